@@ -7,6 +7,24 @@ use squall_core::{CallError, Handle, Interface};
 use crate::codec::{Malformed, Reader, Writer};
 
 /// An interface that other processes can call. `#[squall::interface(remote)]` implements it.
+///
+/// # Examples
+/// A function for any remote interface:
+/// ```
+/// use squall::call::Remote;
+///
+/// #[squall::interface(remote, version = 2)]
+/// trait Stock: Send + Sync {
+///     fn count(&self, item: &str) -> u32;
+/// }
+///
+/// /// Returns the methods that both processes must agree on.
+/// fn signature<I: ?Sized + Remote>() -> &'static str {
+///     I::SIGNATURE
+/// }
+///
+/// assert!(signature::<dyn Stock>().contains("count"));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "other processes cannot call `{Self}`",
     label = "not marked `#[squall::interface(remote)]`",

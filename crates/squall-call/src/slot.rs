@@ -1,25 +1,27 @@
-//! One call slot: how a caller hands a call to a worker of another process, and gets its reply.
+//! One call slot: a caller hands a call to a worker of another process, and gets its reply.
 //!
 //! Problem: caller and worker share only memory, and each may be killed, or lie, at any instruction. A call
 //! must cost no more than two wake-ups, and a caller must know whether a worker waits in its slot.
-//! Idea: two words. The caller writes `call`, the worker writes `reply`; each holds the number of a call and
-//! two flags. Who wants to sleep sets a flag in the word that it waits for. Who writes the next number
-//! exchanges the whole word, and so learns the flags in the same step.
+//! Idea: two words. The caller writes `call`, the worker writes `reply`; each holds the number of a call
+//! and two flags. Before a side sleeps, it sets a flag in the word that it waits for. The other side
+//! exchanges the whole word for the next number, and so learns the flags in the same step.
 //!
-//! - I1. A caller that exchanges `call` finds one of three states: a worker sleeps there ([`SLEEPS`]) and the
-//!   caller wakes it; no worker is there ([`ABSENT`]) and the caller asks for one; neither flag is set, and a
-//!   worker is awake that looks at the word again before it sleeps or leaves.
-//! - I2. A worker leaves only by exchanging the number that it waits after, with [`SLEEPS`] or nothing, for
-//!   the same number with [`ABSENT`]. If a call came first, that fails, and the worker serves it.
-//! - I3. At most one worker is in a slot ([`Desk`]). That holds whatever the caller writes, because the desk
-//!   is private memory of the server.
-//! - I4. Arguments are written before `call`, and read after it (Release, Acquire); the result likewise with
-//!   `reply`.
+//! - I1. A caller that exchanges `call` finds one of three states. With [`SLEEPS`], a worker sleeps in the
+//!   slot, and the caller wakes it. With [`ABSENT`], no worker is there, and the caller asks for one.
+//!   Without a flag, a worker is awake, and looks at the word again before it sleeps or leaves.
+//! - I2. A worker leaves only by a compare-exchange of `call`: from the number of its last call, with or
+//!   without [`SLEEPS`], to that number with [`ABSENT`]. If a call came first, it fails, and the worker
+//!   serves the call.
+//! - I3. At most one worker is in a slot ([`Desk`]). A hostile caller cannot change that, since the desk is
+//!   private memory of the server.
+//! - I4. The caller writes arguments before `call`, with Release; the worker reads them after `call`, with
+//!   Acquire. The result and `reply` are ordered in the same way.
 //! - I5. A peer that writes other values harms its own calls only: each side keeps the number that it expects
 //!   in private memory.
 //!
 //! Progress: each exchange is wait-free. A killed worker leaves the caller asleep until its watcher wakes it.
-//! Source: Gamsa et al. 1999, §6 (TO-15 to TO-17): a call is a hand-off, with a worker that waits at the port.
+//! Source: Gamsa et al. 1999, §6 (TO-15 to TO-17): a call is a hand-off, with a worker that waits at the
+//! port.
 
 use squall_sys::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use squall_sys::sync::weaken::Site;
@@ -49,18 +51,21 @@ pub(crate) mod sites {
     pub(crate) const LEAVE: Site = Site(232);
 }
 
-/// Flag: the reader of the word sleeps on it.
+/// Flag: the side that waits for the word sleeps on it.
 pub(crate) const SLEEPS: u32 = 1;
 /// Flag of `call`: no worker is in the slot.
 pub(crate) const ABSENT: u32 = 2;
-const FLAGS: u32 = 3;
+/// The bits of both flags.
+#[cfg(test)]
+const FLAGS: u32 = SLEEPS | ABSENT;
 
-/// The number of a call in its slot. It wraps.
+/// The number of a call in its slot. It wraps at 2^30.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Number(u32);
 
 impl Number {
-    /// The number of a word that was never written.
+    /// The number in a word that was never written.
+    #[cfg(test)]
     pub(crate) const FIRST: Number = Number(0);
 
     pub(crate) fn next(self) -> Number {
@@ -95,18 +100,18 @@ pub(crate) trait Sleep {
     fn wake(&self, word: &AtomicU32);
 }
 
-/// What a caller must do after [`Words::issue`].
+/// The state of a slot in which a caller published a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Issued {
-    /// A worker is awake in the slot. There is nothing to do.
+    /// A worker is awake in the slot, and finds the call.
     Awake,
     /// A worker slept, and was woken.
     Woken,
-    /// No worker is in the slot. Ask the server for one.
+    /// No worker is in the slot. The caller must ask the server for one.
     Absent,
 }
 
-/// What a worker finds in the word `call`.
+/// The state of the word `call`, for a worker that waits for the next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrived {
     /// The expected call.
@@ -125,9 +130,10 @@ pub(crate) struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// Caller: publishes the call `number`, whose arguments are written.
+    /// Caller: publishes the call `number`, after it wrote the arguments.
     pub(crate) fn issue(self, number: Number, sleep: &impl Sleep) -> Issued {
-        // Release: the arguments, for `arrived` (I4). The flags come in the same step (I1).
+        // Release: pairs with the Acquire of `arrived`, which sees the arguments (I4). The flags come in the
+        // same step (I1).
         let old = self.call.swap(number.word(), sites::ISSUE.order(Ordering::Release));
         if old & ABSENT != 0 {
             Issued::Absent
@@ -141,19 +147,20 @@ impl Words<'_> {
 
     /// Caller: returns whether the reply to the call `number` is there.
     pub(crate) fn answered(self, number: Number) -> bool {
-        // Acquire: the result, from `answer` (I4).
+        // Acquire: pairs with the Release of `answer`; the result is then visible (I4).
         Number::of(self.reply.load(sites::RESULT.order(Ordering::Acquire))) == number
     }
 
     /// Caller: sleeps until the reply to the call `number` may be there, or until `limit` passes.
     pub(crate) fn sleep_for_answer(self, number: Number, limit: Option<Duration>, sleep: &impl Sleep) {
-        // Relaxed: `answered` reads the word again, and orders it.
+        // Relaxed: the caller then reads the word again in `answered`, with Acquire.
         let seen = self.reply.load(Ordering::Relaxed);
         if Number::of(seen) == number {
             return;
         }
         let marked = if sites::CALLER_FLAG.is_weak() { seen } else { seen | SLEEPS };
-        // Relaxed: the flag orders nothing. `answer` exchanges the word, and so sees it or comes first.
+        // Relaxed: the flag publishes no data. `answer` exchanges the word, so it sees the flag, or comes
+        // first and makes this fail.
         if self.reply.compare_exchange(seen, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             sleep.sleep(self.reply, marked, limit);
         }
@@ -161,7 +168,7 @@ impl Words<'_> {
 
     /// Worker: looks for the call after `last`.
     pub(crate) fn arrived(self, last: Number) -> Arrived {
-        // Acquire: the arguments, from `issue` (I4).
+        // Acquire: pairs with the Release of `issue`; the arguments are then visible (I4).
         let found = Number::of(self.call.load(sites::ARGUMENTS.order(Ordering::Acquire)));
         if found == last.next() {
             Arrived::Call
@@ -172,9 +179,10 @@ impl Words<'_> {
         }
     }
 
-    /// Worker: publishes the reply to the call `number`, whose result is written.
+    /// Worker: publishes the reply to the call `number`, after it wrote the result.
     pub(crate) fn answer(self, number: Number, sleep: &impl Sleep) {
-        // Release: the result, for `answered` (I4). The flag comes in the same step.
+        // Release: pairs with the Acquire of `answered`, which sees the result (I4). The flag comes in the
+        // same step.
         let old = self.reply.swap(number.word(), sites::ANSWER.order(Ordering::Release));
         if old & SLEEPS != 0 {
             sleep.wake(self.reply);
@@ -183,21 +191,24 @@ impl Words<'_> {
 
     /// Worker: sleeps until the call after `last` may be there, or until `limit` passes.
     pub(crate) fn sleep_for_call(self, last: Number, limit: Option<Duration>, sleep: &impl Sleep) {
-        // Relaxed: `arrived` reads the word again, and orders it.
+        // Relaxed: the worker then reads the word again in `arrived`, with Acquire.
         let seen = self.call.load(Ordering::Relaxed);
         if Number::of(seen) != last {
             return;
         }
         let marked = if sites::WORKER_FLAG.is_weak() { seen } else { last.word() | SLEEPS };
-        // Relaxed: the flag orders nothing. `issue` exchanges the word, and so sees it or comes first.
+        // Relaxed: the flag publishes no data. `issue` exchanges the word, so it sees the flag, or comes
+        // first and makes this fail.
         if self.call.compare_exchange(seen, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             sleep.sleep(self.call, marked, limit);
         }
     }
 
-    /// Worker: marks the slot as left, unless the call after `last` came. Returns whether it did so (I2).
+    /// Worker: marks the slot as left, unless the call after `last` came first. Returns whether it marked it
+    /// (I2).
     pub(crate) fn mark_absent(self, last: Number) -> bool {
-        // Relaxed: a caller that finds the flag sends a message, and the kernel orders what follows.
+        // Relaxed: the flag publishes no data. A caller that finds it sends a message, and the desk orders
+        // the work of this worker before that of the next one.
         let seen = self.call.load(Ordering::Relaxed);
         let marked = if sites::ABSENT_FLAG.is_weak() { seen } else { last.word() | ABSENT };
         Number::of(seen) == last
@@ -205,17 +216,19 @@ impl Words<'_> {
     }
 }
 
-/// Who serves a slot: private memory of the server.
+/// The record of whether a worker has a slot, in private memory of the server.
 #[derive(Debug)]
 pub(crate) struct Desk {
     state: AtomicU8,
-    /// Number of the last call that was served. Only the worker of the slot uses it.
+    /// Number of the last call that was served. Only the worker of the slot writes it.
     last: AtomicU32,
 }
 
+/// No worker has the slot.
 const FREE: u8 = 0;
+/// A worker has the slot, or is on its way.
 const TAKEN: u8 = 1;
-/// Taken, and a caller has asked for a worker since.
+/// A worker has the slot, and the caller has asked for a worker since.
 const ASKED: u8 = 2;
 
 impl Desk {
@@ -223,17 +236,19 @@ impl Desk {
         Desk { state: AtomicU8::new(FREE), last: AtomicU32::new(0) }
     }
 
-    /// Notes that a caller asks for a worker. Returns whether one must be sent: then the slot is taken.
+    /// Notes that the caller asks for a worker. Returns true if one must be sent, for which the slot is then
+    /// taken.
     pub(crate) fn ask(&self) -> bool {
         loop {
-            // Acquire: pairs with `leave`. What the last worker did is before what the next one does.
-            // Release: what the caller did before it asked is before what the worker does that finds the mark.
+            // Acquire: pairs with the Release of `leave`, so that the next worker sees `last` as the previous
+            // one left it.
             match self.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(ASKED) => return false,
                 Err(_) if sites::AGAIN.is_weak() => return false,
                 Err(_) => {
-                    // Release: pairs with the Acquire of `leave`, which then looks at the slot again.
+                    // Release: pairs with the Acquire of `leave`. The worker then looks at the slot again,
+                    // and finds the call.
                     if self.state.compare_exchange(TAKEN, ASKED, Ordering::Release, Ordering::Relaxed).is_ok()
                     {
                         return false;
@@ -243,9 +258,10 @@ impl Desk {
         }
     }
 
-    /// The worker leaves the slot. Returns false if a caller has asked for one since: then it stays.
+    /// Worker: leaves the slot. Returns false if the caller has asked for a worker since; this one then
+    /// stays.
     pub(crate) fn leave(&self) -> bool {
-        // Release: pairs with the Acquire of `ask`.
+        // Release: pairs with the first Acquire of `ask`.
         if self
             .state
             .compare_exchange(TAKEN, FREE, sites::LEAVE.order(Ordering::Release), Ordering::Relaxed)
@@ -253,7 +269,7 @@ impl Desk {
         {
             return true;
         }
-        // Acquire: pairs with the Release of `ask`.
+        // Acquire: pairs with the Release of `ask`, so that this worker finds the call.
         let _ = self.state.compare_exchange(ASKED, TAKEN, Ordering::Acquire, Ordering::Relaxed);
         false
     }
@@ -274,11 +290,11 @@ impl Desk {
     }
 }
 
-/// What a worker does in a slot.
+/// The parts of a worker's loop that depend on the kernel and on the object.
 pub(crate) trait Service {
-    /// Runs the call whose arguments are in the slot, writes its result, and calls nothing of this module.
+    /// Runs the call in the slot, and writes its result. [`serve`] then publishes the reply.
     fn run(&self);
-    /// Waits for the call after `last` for a while. Returns whether the worker stays if none came.
+    /// Waits a while for the call after `last`. Returns false if the worker is to leave, unless a call came.
     fn wait(&self, words: Words<'_>, last: Number) -> bool;
     /// Returns whether the worker must leave at once, because the caller's process is gone.
     fn is_over(&self) -> bool;
@@ -291,13 +307,13 @@ pub(crate) trait Service {
 pub(crate) enum Left {
     /// No call came for a while.
     Idle,
-    /// The caller wrote a number that no caller writes.
+    /// The caller wrote a wrong number.
     Broken,
-    /// [`Service::is_over`] said so.
+    /// [`Service::is_over`] returned true.
     Over,
 }
 
-/// Worker: serves the calls of a slot that this worker has taken (see [`Desk::ask`]) until it leaves.
+/// Worker: serves the calls of a slot until it leaves. [`Desk::ask`] has taken the slot for it.
 pub(crate) fn serve(words: Words<'_>, desk: &Desk, service: &impl Service) -> Left {
     loop {
         let last = desk.last();

@@ -3,7 +3,7 @@
 use super::*;
 use squall_sys::sync::{Arc, Condvar, Mutex, thread};
 
-/// Sleeping as in the kernel: comparing and sleeping are one step against a wake.
+/// Sleeping as in the kernel: a wake comes before the comparison, or after the thread sleeps.
 struct Kernel {
     lock: Mutex<()>,
     woken: Condvar,
@@ -60,7 +60,7 @@ impl Slot {
         Words { call: &self.call, reply: &self.reply }
     }
 
-    /// A caller's call, which asks for a worker by `ask` if none is there.
+    /// Calls like a caller of another process. If the slot has no worker, `ask` asks for one.
     fn call(&self, number: Number, argument: u32, ask: impl FnOnce()) -> u32 {
         self.argument.store(argument, Ordering::Relaxed);
         if self.words().issue(number, &self.worker) == Issued::Absent {
@@ -72,7 +72,7 @@ impl Slot {
         self.result.load(Ordering::Relaxed)
     }
 
-    /// A worker that has taken the slot. It leaves when it has slept once, or without sleep.
+    /// Serves as a worker that has taken the slot. It sleeps at most once, and then leaves.
     fn work(&self, sleeps: bool) {
         assert_eq!(self.workers.fetch_add(1, Ordering::Relaxed), 0, "two workers in a slot");
         let left = serve(self.words(), &self.desk, &Work { slot: self, sleeps });

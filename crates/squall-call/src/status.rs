@@ -31,16 +31,15 @@ const TRANSPORT: [(u32, Transport); 9] = [
     (11, Transport::Interrupted),
 ];
 
-/// The code for a call without a result.
+/// Returns the code of a call without a result, for the worker.
 pub(crate) fn code_of(unserved: &Unserved) -> u32 {
     match unserved {
         Unserved::Call(error) => match error.reason() {
             CallErrorKind::Destroyed | CallErrorKind::NotThere => DESTROYED,
             // The exported object is itself an imported one.
-            CallErrorKind::Transport(transport) => TRANSPORT
-                .iter()
-                .find(|(_, other)| *other == transport)
-                .map_or(MALFORMED, |(code, _)| *code),
+            CallErrorKind::Transport(transport) => {
+                TRANSPORT.iter().find(|(_, other)| *other == transport).map_or(MALFORMED, |(code, _)| *code)
+            }
             _ => REFUSED,
         },
         Unserved::Malformed(malformed) if malformed.transport() == Transport::TooLarge => TOO_LARGE,
@@ -49,7 +48,7 @@ pub(crate) fn code_of(unserved: &Unserved) -> u32 {
     }
 }
 
-/// What a code means for the caller.
+/// Decodes the code of a reply, for the caller.
 pub(crate) fn outcome(code: u32) -> Result<(), Failed> {
     match code {
         DONE => Ok(()),

@@ -1,14 +1,15 @@
 //! The thread `squall-calls`: it watches the descriptors of listeners, connections and processes.
 //!
-//! Problem: a call needs no thread of its own, but somebody must answer a process that connects, send a worker
-//! to a slot without one, and notice that a peer has died.
+//! Problem: a call needs no thread of its own. But a process that connects needs an answer, a slot without a
+//! worker needs one, and the death of a peer must be noticed.
 //! Idea: one thread of the process sleeps in epoll(7) on all of these descriptors.
 //!
-//! - I1. The thread exists exactly while a source does. A source is added only if the thread runs, so adding
-//!   one fails where no thread can be started, and nothing later does.
-//! - I2. The thread wakes only for a descriptor, except that it looks at ended sources each millisecond until
-//!   nobody sleeps in them any more. So a wake-up that a peer's write made useless is repeated.
-//! - I3. A source is called by this thread alone, and without a lock.
+//! - I1. The thread exists exactly while a source does. [`add`] starts it if needed. So only `add` can fail
+//!   because the system has no thread left.
+//! - I2. The thread wakes only for a descriptor, with one exception: each millisecond it wakes the threads
+//!   that sleep in ended sources, until all have left. One wake-up is not enough: a thread may be about to
+//!   sleep, or the peer may have changed the word that it sleeps on.
+//! - I3. Only this thread calls [`Source::ready`], without a lock.
 //!
 //! Source: Gamsa et al. 1999, §6.1 (TO-17): the MetaPort, a port whose resources are reserved.
 
@@ -19,7 +20,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a source does next.
+/// Result of [`Source::ready`]: whether to watch the source further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Watch,
@@ -30,10 +31,10 @@ pub(crate) enum Next {
 pub(crate) trait Source: Send + Sync {
     /// The descriptors. They stay the same while the source is watched.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
-    /// A descriptor is readable or closed. Called again while that is so.
+    /// Called when a descriptor is readable or closed, and again while it is.
     fn ready(self: Arc<Self>) -> Next;
-    /// The source has ended. Wakes whoever sleeps in it, and returns whether nobody does any more. Called
-    /// each millisecond until it returns true.
+    /// Called after the source has ended, each millisecond until it returns true. Wakes the threads that
+    /// sleep in the source; returns true if all have left.
     fn drained(&self) -> bool;
 }
 
@@ -56,11 +57,11 @@ struct Watch {
 struct State {
     sources: HashMap<u64, Arc<dyn Source>>,
     ended: Vec<Arc<dyn Source>>,
-    /// Sources that leave `sources` now, and may go to `ended`.
+    /// Number of sources that have left `sources`, and may still enter `ended`.
     ending: usize,
     last: u64,
     runs: bool,
-    /// The source whose [`Source::ready`] runs, and the thread.
+    /// The token of the source that runs [`Source::ready`], and the thread that runs it.
     called: Option<(u64, thread::ThreadId)>,
 }
 
@@ -111,8 +112,8 @@ pub(crate) fn add(source: Arc<dyn Source>) -> io::Result<Token> {
     Ok(Token(token))
 }
 
-/// Ends a source: when this returns, [`Source::ready`] runs no more. [`Source::drained`] may be called still.
-/// If nobody sleeps in the source, it is dropped here.
+/// Ends a source. When this returns, [`Source::ready`] runs no more, but [`Source::drained`] may. A source in
+/// which no thread sleeps is dropped here.
 pub(crate) fn end(token: Token) {
     // In the child of a fork the thread does not exist, and the descriptors are the parent's too.
     if squall_sys::fork::forked() {
@@ -137,7 +138,7 @@ impl Watch {
         let Some(source) = state.sources.remove(&token) else { return };
         state.ending += 1;
         source.descriptors().into_iter().for_each(|descriptor| _ = epoll::delete(&self.epoll, descriptor));
-        // A source that ends itself, or one of its kind, does not wait for itself.
+        // A source that ends itself in `ready` does not wait for its own return.
         let me = thread::current().id();
         while state.called.is_some_and(|(called, by)| called == token && by != me) {
             state = self.returned.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -155,7 +156,7 @@ impl Watch {
         let mut events = Vec::with_capacity(64);
         let mut draining = false;
         loop {
-            let limit = draining.then(|| rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
+            let limit = draining.then_some(rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
             events.clear();
             // It fails if a signal came: then there is no event.
             let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), limit.as_ref());
@@ -237,7 +238,7 @@ mod tests {
         }
 
         fn drained(&self) -> bool {
-            // Twice asked: the second time it says yes.
+            // True at the second call.
             self.drained.fetch_add(1, Ordering::Relaxed) == 1
         }
     }

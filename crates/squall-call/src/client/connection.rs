@@ -1,14 +1,15 @@
 //! The caller's side of a connection: finds a slot, publishes the call, waits for the reply.
 //!
 //! - I1. A call ends when its reply is there, its deadline passes, or the peer's process or socket is gone.
-//! - I2. Whoever sleeps in a slot of a dead connection is woken until it has seen that ([`Source::drained`]).
+//! - I2. A thread that sleeps in a slot of a dead connection is woken until it has left
+//!   ([`Source::drained`]).
 
 use squall_core::{Id, Transport};
 use squall_machine::park::{EventCount, is_past, time_left};
 use squall_sys::padded::CachePadded;
 use squall_sys::peer::Peer;
-use squall_sys::sync::{Mutex, OnceLock, StdArc as Arc, Weak, lock};
 use squall_sys::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use squall_sys::sync::{Mutex, OnceLock, StdArc as Arc, Weak, lock};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -87,8 +88,8 @@ impl Taken<'_> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.connection.regions[self.region].give(self.at);
-        // Partner: the fence of `EventCount::wait`, or the second look of `wait_for_slot`: a caller that
-        // counted itself after this load looks for a slot afterwards, and finds this one.
+        // Partner: the fence in `wait_for_slot`. Either this thread sees that a caller waits, or that caller
+        // looks for a slot afterwards, and finds this one.
         squall_sys::sync::atomic::fence(Ordering::SeqCst);
         if self.connection.crowd.waiting.load(Ordering::Relaxed) != 0 {
             self.connection.crowd.free.signal(1);
@@ -129,7 +130,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The connections of this process, the ended ones too, as long as their object lives.
+    /// The connections of this process. An ended one is included as long as its object lives.
     pub(crate) fn all() -> Vec<Arc<Connection>> {
         lock(&ALL, "the list of imports").iter().filter_map(Weak::upgrade).collect()
     }
@@ -241,8 +242,7 @@ impl Connection {
     }
 
     fn take_of(&self, region: usize) -> Option<Taken<'_>> {
-        let replied =
-            |at, number| self.segment.slot(index(region, at)).words().answered(number);
+        let replied = |at, number| self.segment.slot(index(region, at)).words().answered(number);
         let at = self.regions[region].take(replied)?;
         Some(Taken { connection: self, region, at })
     }
@@ -251,7 +251,7 @@ impl Connection {
     fn wait_for_slot(&self, region: usize, deadline: Option<Instant>) -> Result<Taken<'_>, Failed> {
         let count = self.regions.len();
         self.crowd.waiting.fetch_add(1, Ordering::Relaxed);
-        // Partner: the fence in the drop of `Taken`.
+        // Partner: the fence in the drop of `Taken`, between the free slot and the look for waiting callers.
         squall_sys::sync::atomic::fence(Ordering::SeqCst);
         let result = loop {
             let seen = self.crowd.free.prepare();
@@ -264,10 +264,12 @@ impl Connection {
             if is_past(deadline) {
                 break Err(Failed::Transport(Transport::Deadline));
             }
-            // Nobody tells when the reply to a call comes that was given up.
+            // A reply to a call that was given up wakes no thread. So look again after a while.
             let step = self.regions.iter().any(|region| region.given_up() != 0).then_some(STEP);
             let left = time_left(deadline);
-            self.crowd.free.wait(seen, step.map_or(left, |step| Some(left.map_or(step, |left| left.min(step)))));
+            self.crowd
+                .free
+                .wait(seen, step.map_or(left, |step| Some(left.map_or(step, |left| left.min(step)))));
         };
         self.crowd.waiting.fetch_sub(1, Ordering::Relaxed);
         result
@@ -278,7 +280,7 @@ impl Connection {
     fn ask(&self, slot: u32, deadline: Option<Instant>) -> Result<(), Transport> {
         let Ok(frame) = Frame::Wake(Wake { slot }).encode() else { return Err(Transport::Malformed) };
         loop {
-            // A server that is slow to read is waited for in steps, between which its death is seen.
+            // Wait for a slow server in steps, and look for its death between them.
             let step = Instant::now() + STEP;
             let until = deadline.map_or(step, |deadline| deadline.min(step));
             match socket::send_until(self.socket.as_fd(), &frame, &[], until) {
@@ -297,8 +299,8 @@ impl Connection {
     }
 }
 
-/// The longest sleep for something that nobody tells: a server that reads its socket, a reply to a call that was
-/// given up.
+/// Longest sleep for an event that wakes no thread: a slow server has read its socket, or the reply to a call
+/// that was given up has come.
 const STEP: Duration = Duration::from_millis(5);
 
 /// Reads the result of a call from its slot.
@@ -334,7 +336,7 @@ impl Source for Connection {
         std::iter::once(self.socket.as_fd()).chain(self.process.as_ref().map(AsFd::as_fd)).collect()
     }
 
-    /// The server sends nothing after the welcome, so a readable descriptor means its end.
+    /// After the welcome the server sends no frame, so a readable descriptor means its end.
     fn ready(self: Arc<Self>) -> Next {
         self.dead.store(true, Ordering::Relaxed);
         Next::End

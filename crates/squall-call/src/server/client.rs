@@ -1,7 +1,7 @@
-//! A connection, seen by the server.
+//! The server's side of a connection.
 //!
-//! - I1. A slot is served by the worker that its desk names, and by no other (`slot/I3`).
-//! - I2. What a caller writes ends at most its own connection.
+//! - I1. Only the worker that has taken a slot's desk serves the slot (`slot/I3`).
+//! - I2. A hostile caller can end its own connection, but no other one.
 
 use rustix::net::Shutdown;
 use squall_sys::peer::Peer;
@@ -30,7 +30,7 @@ type Values = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 #[repr(align(128))]
 struct Desks([Desk; REGION_SLOTS as usize]);
 
-/// What exists after the hello.
+/// The parts of a connection that exist after the hello.
 #[derive(Debug)]
 struct Open {
     segment: Segment,
@@ -48,9 +48,9 @@ pub(crate) struct Client {
     open: OnceLock<Open>,
     dead: AtomicBool,
     rights: AtomicU64,
-    /// Workers that serve it now, or are on their way.
+    /// Number of workers that serve it, or are on their way. Changes under the lock of the pool.
     pub(super) workers: AtomicUsize,
-    /// Slots that wait for a worker.
+    /// Number of slots that wait for a worker. Changes under the lock of the pool.
     pub(super) wanted: AtomicUsize,
     values: Mutex<Values>,
     token: OnceLock<Token>,
@@ -58,7 +58,10 @@ pub(crate) struct Client {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("number", &self.number).field("peer", &self.peer).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("number", &self.number)
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
     }
 }
 
@@ -66,7 +69,8 @@ impl std::fmt::Debug for Client {
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Client {
-    /// Takes a connection on, and watches it.
+    /// Accepts a connection and watches it, if the export's users and limits allow it. Else sends the
+    /// refusal.
     ///
     /// # Errors
     /// The system has no thread or descriptor left.
@@ -112,19 +116,19 @@ impl Client {
         &open.desks[(slot / REGION_SLOTS) as usize].0[(slot % REGION_SLOTS) as usize]
     }
 
-    /// Whether one more worker may serve it.
+    /// Whether one more worker may serve the connection.
     pub(super) fn may_have_worker(&self) -> bool {
         self.workers.load(Ordering::Relaxed) < self.exported.settings.workers
     }
 
-    /// Wakes the workers that wait in its slots.
+    /// Wakes the workers that wait in the connection's slots.
     pub(super) fn wake_workers(&self) {
         for slot in (0..self.slots()).filter(|slot| self.desk(*slot).is_taken()) {
             Kernel.wake(self.segment().slot(slot).words().call);
         }
     }
 
-    /// Whether the caller's process is there and the connection is not ended.
+    /// Whether the caller's process lives, and the connection has not ended.
     pub(crate) fn is_connected(&self) -> bool {
         !self.dead.load(Ordering::Relaxed)
     }
@@ -134,19 +138,19 @@ impl Client {
         self.rights.load(Ordering::Relaxed) & self.exported.rights()
     }
 
-    /// Changes them. Calls that run go on.
+    /// Changes the rights of this caller. Running calls go on.
     pub(crate) fn change_rights(&self, change: impl Fn(u64) -> u64) {
         // Relaxed: only the value matters.
         let _ = self.rights.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |rights| Some(change(rights)));
     }
 
-    /// Calls served.
+    /// Number of calls served.
     pub(crate) fn calls(&self) -> u64 {
         let Some(open) = self.open.get() else { return 0 };
         open.desks.iter().flat_map(|desks| &desks.0).map(|desk| u64::from(desk.last().get())).sum()
     }
 
-    /// Ends the connection. Calls that run are ended as soon as their method returns.
+    /// Ends the connection. A running call ends as soon as its method returns.
     pub(crate) fn end(&self) {
         self.dead.store(true, Ordering::Relaxed);
         if let Some(token) = self.token.get() {
@@ -155,14 +159,14 @@ impl Client {
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// The value of this type that belongs to the client, made by `make` if there is none.
+    /// Returns the client's value of this type. The first call makes it, with `make`.
     pub(crate) fn value<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let key = TypeId::of::<T>();
         let find = |values: &Values| values.get(&key).cloned().and_then(|value| value.downcast::<T>().ok());
         if let Some(found) = find(&lock(&self.values, "the values of a client")) {
             return found;
         }
-        // The users' code runs without the lock. The first value counts.
+        // User code runs without the lock. If two threads make a value, the first inserted one stays.
         let made: Arc<T> = Arc::new(make());
         let mut values = lock(&self.values, "the values of a client");
         let first = find(&values);
@@ -172,7 +176,7 @@ impl Client {
         })
     }
 
-    /// Answers the first message.
+    /// Answers the hello: makes the segment, and sends it with the welcome.
     fn welcome(&self, hello: &Hello) -> Result<(), Refusal> {
         let exported = &self.exported;
         if !exported.is_open() {
@@ -183,19 +187,20 @@ impl Client {
         }
         let regions = hello.regions;
         let bytes = layout::segment_bytes(regions).ok_or(Refusal::Malformed)?;
-        let (memory, file) =
-            squall_sys::shared::SharedMemory::create(bytes).map_err(|_| Refusal::Busy)?;
+        let (memory, file) = squall_sys::shared::SharedMemory::create(bytes).map_err(|_| Refusal::Busy)?;
         let segment = Segment::new(memory, regions);
         segment.prepare();
         let desks = (0..regions).map(|_| Desks(std::array::from_fn(|_| Desk::new()))).collect();
         if self.open.set(Open { segment, desks }).is_err() {
             return Err(Refusal::Malformed);
         }
-        let welcome = Welcome { object: exported.external_id().bits(), methods: self.rights(), regions: hello.regions };
+        let welcome =
+            Welcome { object: exported.external_id().bits(), methods: self.rights(), regions: hello.regions };
         let frame = Frame::Welcome(welcome).encode().map_err(|_| Refusal::Malformed)?;
         socket::send(self.socket.as_fd(), &frame, &[file.as_fd()]).map_err(|_| Refusal::Busy)
     }
 
+    /// Handles a frame of the caller.
     fn told(self: &Arc<Self>, frame: Frame<'_>) -> Next {
         match frame {
             Frame::Hello(hello) => match self.welcome(&hello) {
@@ -214,6 +219,7 @@ impl Client {
         }
     }
 
+    /// Ends the connection from within [`Source::ready`].
     fn over(&self) -> Next {
         self.dead.store(true, Ordering::Relaxed);
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
@@ -238,7 +244,7 @@ fn may_connect(exported: &Exported, peer: Peer) -> Result<(), Refusal> {
 }
 
 fn refuse(socket: &OwnedFd, refusal: Refusal) {
-    // The caller may be gone; then nobody needs the reason.
+    // Errors are ignored: the caller may be gone.
     if let Ok(frame) = Frame::Refusal(refusal).encode() {
         let _ = socket::send(socket.as_fd(), &frame, &[]);
     }
@@ -249,7 +255,7 @@ impl Source for Client {
         std::iter::once(self.socket.as_fd()).chain(self.process.as_ref().map(AsFd::as_fd)).collect()
     }
 
-    /// One frame at a time, so that a caller who sends many delays nobody.
+    /// Reads one frame, so that a caller that sends many does not delay other ones.
     fn ready(self: Arc<Self>) -> Next {
         let mut buffer = [0; FRAME_BYTES_MAX];
         let packet = match socket::receive(self.socket.as_fd(), &mut buffer) {
@@ -260,7 +266,7 @@ impl Source for Client {
             }
             Ok(None) | Err(_) => return self.over(),
         };
-        // Descriptors of a caller are of no use here, and close at the end.
+        // Descriptors that the caller sent close at the end of this function.
         match Frame::decode(&buffer[..packet.bytes]) {
             Ok(frame) => self.told(frame),
             Err(error) => {

@@ -20,22 +20,54 @@ use listener::Listener;
 
 /// Exports an object: processes of the same user, and of root, may import it by this name.
 ///
-/// The object stays this process's own. The export ends when the result is dropped, or when the object is
-/// destroyed: then callers get the error of a destroyed object.
+/// The object stays in this process, which may call it as before. The export ends when the result is
+/// dropped. If the object is destroyed before, callers get the error of a destroyed object.
 ///
 /// # Errors
-/// [`ExportError`]: the name is taken, or the system has no thread or descriptor left.
+/// [`ExportError`]: the name is taken or not valid, or the system has no thread or descriptor left.
 /// # Cost
-/// A listening socket; the threads `squall-calls` and `squall-call-all`, one for all exports of the process.
-/// Workers, named `squall-call-` and their processor, are made when calls come, and end after a second
-/// without work.
+/// A listening socket, and two threads for all exports of the process, `squall-calls` and `squall-call-all`.
+/// Workers, named `squall-call-` and their processor, start when calls come, and end after a second without
+/// work.
 /// # Source
 /// Gamsa et al. 1999, §6 (TO-15 to TO-18).
+/// # Examples
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/stock.rs")); } use ex::*;
+/// use squall::call::{export, import};
+///
+/// # let name = &format!("docs-export-{}", std::process::id());
+/// let stock = squall::shared::<dyn Stock, _>(InMemory::default());
+/// stock.add("bolt", 2);
+/// let exported = export(stock.handle(), name)?;
+///
+/// // In a client, which may be another process:
+/// let remote = import::<dyn Stock>(name)?;
+/// assert_eq!(remote.count("bolt"), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn export<I: ?Sized + Remote>(handle: Handle<I>, name: &str) -> Result<Export, ExportError> {
     ExportOptions::new().export(handle, name)
 }
 
 /// Options of [`export`].
+///
+/// # Examples
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/stock.rs")); } use ex::*;
+/// use squall::call::{ExportOptions, import_from, socket_pair};
+/// use squall::{CallErrorKind, Transport};
+///
+/// # let stock = squall::shared::<dyn Stock, _>(InMemory::default());
+/// # let (here, there) = socket_pair()?;
+/// let options = ExportOptions::new().deny("clear").calls_per_client(8);
+/// let exported = options.export_on(stock.handle(), here)?;
+///
+/// let remote = import_from::<dyn Stock>(there)?;
+/// let denied = remote.try_clear().unwrap_err();
+/// assert_eq!(denied.reason(), CallErrorKind::Transport(Transport::Denied));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
     settings: Settings,
@@ -49,8 +81,8 @@ impl Default for ExportOptions {
 }
 
 impl ExportOptions {
-    /// The options of [`export`]: all methods, for processes of this user and of root, served on the caller's
-    /// processor.
+    /// Returns the options of [`export`]: processes of this user and of root may call all methods, and
+    /// calls are served on the caller's processor.
     pub fn new() -> ExportOptions {
         ExportOptions {
             settings: Settings {
@@ -66,13 +98,13 @@ impl ExportOptions {
         }
     }
 
-    /// Callers may not call this method, until [`Export::allow`].
+    /// Denies callers this method, until [`Export::allow`] allows it.
     pub fn deny(mut self, method: &str) -> ExportOptions {
         self.denied.push(method.into());
         self
     }
 
-    /// Processes of this user may connect, too.
+    /// Lets processes of this user connect, too.
     pub fn allow_user(mut self, uid: u32) -> ExportOptions {
         if let Some(users) = &mut self.settings.users {
             users.push(uid);
@@ -80,38 +112,38 @@ impl ExportOptions {
         self
     }
 
-    /// Processes of all users may connect.
+    /// Lets processes of all users connect.
     pub fn allow_all_users(mut self) -> ExportOptions {
         self.settings.users = None;
         self
     }
 
-    /// At most so many connections at a time. By default 1,024.
+    /// Limits the number of connections. By default 1,024. A further client is refused.
     pub fn clients(mut self, limit: usize) -> ExportOptions {
         self.settings.clients = limit;
         self
     }
 
-    /// At most so many calls of one connection run at a time; further ones wait. By default 64.
+    /// Limits the calls of one connection that run at a time. By default 64. Further ones wait.
     pub fn calls_per_client(mut self, limit: usize) -> ExportOptions {
         self.settings.workers = limit.max(1);
         self
     }
 
-    /// Calls are served on these processors, instead of the caller's. A caller elsewhere spins before it
-    /// sleeps, and so does its worker.
+    /// Serves calls on these processors instead of the caller's. A caller on another processor spins before
+    /// it sleeps, and so does its worker.
     pub fn processors(mut self, processors: &[usize]) -> ExportOptions {
         self.settings.processors = (!processors.is_empty()).then(|| processors.to_vec());
         self
     }
 
-    /// The time for which a worker waits for the next call of its slot. By default 200 ms.
+    /// Sets the time for which a worker waits for the next call of its slot. By default 200 ms.
     pub fn idle(mut self, time: Duration) -> ExportOptions {
         self.settings.idle = time;
         self
     }
 
-    /// The time for which a worker spins for the next call of a caller on another processor. By default
+    /// Sets the time for which a worker spins for the next call of a caller on another processor. By default
     /// 50 µs.
     pub fn spin(mut self, time: Duration) -> ExportOptions {
         self.settings.spin = time;
@@ -129,12 +161,16 @@ impl ExportOptions {
         Ok(Export { exported, listener })
     }
 
-    /// Exports an object to the process at the other end of a socket (`SOCK_SEQPACKET` of a pair), which
-    /// imports it with [`import_from`](crate::import_from). The options for users do not apply.
+    /// Exports an object to the process at the other end of a socket, like [`export_on`]. The options for
+    /// users do not apply.
     ///
     /// # Errors
-    /// As [`export`].
-    pub fn export_on<I: ?Sized + Remote>(&self, handle: Handle<I>, socket: OwnedFd) -> Result<Export, ExportError> {
+    /// As [`export_on`]; also if the interface has no method with a name given to [`deny`](Self::deny).
+    pub fn export_on<I: ?Sized + Remote>(
+        &self,
+        handle: Handle<I>,
+        socket: OwnedFd,
+    ) -> Result<Export, ExportError> {
         let mut options = self.clone();
         options.settings.users = None;
         let exported = options.prepare(handle, "(a socket)")?;
@@ -143,7 +179,11 @@ impl ExportOptions {
         Ok(Export { exported, listener: None })
     }
 
-    fn prepare<I: ?Sized + Remote>(&self, handle: Handle<I>, name: &str) -> Result<Arc<Exported>, ExportError> {
+    fn prepare<I: ?Sized + Remote>(
+        &self,
+        handle: Handle<I>,
+        name: &str,
+    ) -> Result<Arc<Exported>, ExportError> {
         if squall_sys::fork::forked() {
             return Err(ExportError::Forked);
         }
@@ -156,10 +196,26 @@ impl ExportOptions {
     }
 }
 
-/// Exports an object to the process at the other end of a socket. See [`ExportOptions::export_on`].
+/// Exports an object to the process at the other end of a socket, which imports it with
+/// [`import_from`](crate::import_from). No other process can connect.
 ///
 /// # Errors
-/// As [`export`].
+/// [`ExportError`]: the socket is not one of a [`socket_pair`](crate::socket_pair), or the system has no
+/// thread or descriptor left.
+/// # Examples
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/stock.rs")); } use ex::*;
+/// use squall::call::{export_on, import_from, socket_pair};
+///
+/// let (here, there) = socket_pair()?;
+/// let stock = squall::shared::<dyn Stock, _>(InMemory::default());
+/// let exported = export_on(stock.handle(), here)?;
+///
+/// // In the process that has the other end, for example as its standard input:
+/// let remote = import_from::<dyn Stock>(there)?;
+/// assert_eq!(remote.add("bolt", 3), 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn export_on<I: ?Sized + Remote>(handle: Handle<I>, socket: OwnedFd) -> Result<Export, ExportError> {
     ExportOptions::new().export_on(handle, socket)
 }
@@ -169,8 +225,30 @@ fn method_bit(methods: &[&str], method: &str) -> Result<u64, ExportError> {
     at.map(|at| 1 << at).ok_or_else(|| ExportError::NoSuchMethod { method: method.into() })
 }
 
-/// An exported object. Dropping it ends the export: connections end, and calls that run are ended when their
-/// method returns.
+/// An exported object. Dropping it ends the export and its connections. A running method runs to its end, but
+/// its caller gets an error at once.
+///
+/// # Examples
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/stock.rs")); } use ex::*;
+/// use squall::call::{export_on, import_from, socket_pair};
+///
+/// # let stock = squall::shared::<dyn Stock, _>(InMemory::default());
+/// # let (here, there) = socket_pair()?;
+/// let exported = export_on(stock.handle(), here)?;
+/// let remote = import_from::<dyn Stock>(there)?;
+/// let [client] = &exported.clients()[..] else { panic!("one client is connected") };
+/// assert_eq!(client.pid(), Some(std::process::id()));
+///
+/// exported.deny("clear")?;
+/// assert!(remote.try_clear().is_err());
+/// exported.allow("clear")?;
+/// assert!(remote.try_clear().is_ok());
+///
+/// drop(exported);
+/// assert!(remote.try_clear().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Export {
     exported: Arc<Exported>,
@@ -188,7 +266,7 @@ impl Export {
         self.exported.clients().into_iter().map(Caller).collect()
     }
 
-    /// No caller may call this method from now on. Calls that run go on.
+    /// Denies all callers this method. Running calls go on.
     ///
     /// # Errors
     /// The interface has no such method.
@@ -198,7 +276,7 @@ impl Export {
         Ok(())
     }
 
-    /// Callers may call this method from now on, except those to whom [`Caller::deny`] denied it.
+    /// Allows callers this method again, except those to which [`Caller::deny`] denied it.
     ///
     /// # Errors
     /// The interface has no such method.
@@ -221,7 +299,7 @@ impl Drop for Export {
     }
 }
 
-/// A connected process that calls an exported object.
+/// A connection of a process that calls an exported object. For an example see [`caller`].
 #[derive(Clone, Debug)]
 pub struct Caller(Arc<Client>);
 
@@ -231,12 +309,12 @@ impl Caller {
         self.0.number
     }
 
-    /// The process, if it is visible in this pid namespace. The kernel vouches for it.
+    /// The process, if it is visible in this pid namespace. The kernel gives the number, not the caller.
     pub fn pid(&self) -> Option<u32> {
         self.0.peer.pid
     }
 
-    /// The process's user. The kernel vouches for it.
+    /// The process's user. The kernel gives the number, not the caller.
     pub fn uid(&self) -> u32 {
         self.0.peer.uid
     }
@@ -251,8 +329,8 @@ impl Caller {
         self.0.is_connected()
     }
 
-    /// The value of this type that the server keeps for this connection, made by `make` if there is none. It
-    /// is dropped after the connection's end.
+    /// Returns the value of this type that the server keeps for this connection. The first call makes it,
+    /// with `make`. It is dropped after the connection's end.
     ///
     /// # Source
     /// Gamsa et al. 1999, §6 (AD-04): a server keeps state of one client local to it.
@@ -260,7 +338,7 @@ impl Caller {
         self.0.value(make)
     }
 
-    /// This process may not call this method from now on. Calls that run go on.
+    /// Denies this caller a method. Running calls go on.
     ///
     /// # Errors
     /// The interface has no such method.
@@ -270,7 +348,7 @@ impl Caller {
         Ok(())
     }
 
-    /// This process may call this method again.
+    /// Allows this caller a method again, unless [`Export::deny`] denies it to all.
     ///
     /// # Errors
     /// The interface has no such method.
@@ -280,18 +358,18 @@ impl Caller {
         Ok(())
     }
 
-    /// The methods that this process may not call.
+    /// The methods that this caller may not call.
     pub fn denied(&self) -> Vec<&'static str> {
         denied(self.0.exported.methods, self.0.rights())
     }
 
-    /// Ends the connection. Calls of it return an error.
+    /// Ends the connection. Its calls return an error.
     pub fn disconnect(&self) {
         self.0.end();
     }
 }
 
-/// An exported object of this process, for people and programs that look.
+/// An exported object of this process, as [`exports`] lists it.
 #[derive(Clone, Debug)]
 pub struct ExportInfo {
     /// The object.
@@ -306,10 +384,23 @@ pub struct ExportInfo {
     pub callers: Vec<Caller>,
 }
 
-/// The exports of this process.
+/// Lists the exports of this process.
 ///
 /// # Cost
-/// A lock and an allocation for each export and connection.
+/// A lock, and an allocation for each export and connection.
+/// # Examples
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/stock.rs")); } use ex::*;
+/// use squall::call::{export, exports};
+///
+/// # let name = &format!("docs-exports-{}", std::process::id());
+/// # let stock = squall::shared::<dyn Stock, _>(InMemory::default());
+/// let exported = export(stock.handle(), name)?;
+/// let info = exports().into_iter().find(|info| info.name == *name).expect("it is exported");
+/// assert_eq!(info.interface, "Stock");
+/// assert!(info.denied.is_empty() && info.callers.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn exports() -> Vec<ExportInfo> {
     let info = |exported: Arc<Exported>| ExportInfo {
         object: exported.object,
@@ -321,18 +412,49 @@ pub fn exports() -> Vec<ExportInfo> {
     Exported::all().into_iter().map(info).collect()
 }
 
-/// The methods without a right.
+/// Returns the names of the methods without a bit in `rights`.
 fn denied(methods: &[&'static str], rights: u64) -> Vec<&'static str> {
     methods.iter().enumerate().filter(|(at, _)| rights >> at & 1 == 0).map(|(_, name)| *name).collect()
 }
 
-/// The process for which this thread serves a call of an exported object; `None` in any other code.
+/// Returns the caller of the call that this thread serves, within a method of an exported object. Returns
+/// `None` in other code.
+///
+/// # Examples
+/// ```
+/// use squall::call::{caller, export_on, import_from, socket_pair};
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// #[squall::interface(remote)]
+/// trait Greeter: Send + Sync {
+///     /// Returns the caller's process, and the number of its calls.
+///     fn hello(&self) -> (Option<u32>, u32);
+/// }
+///
+/// struct Server;
+///
+/// impl Greeter for Server {
+///     fn hello(&self) -> (Option<u32>, u32) {
+///         let caller = caller().expect("this runs in a call of another process");
+///         let calls = caller.value(|| AtomicU32::new(0));
+///         (caller.pid(), calls.fetch_add(1, Ordering::Relaxed) + 1)
+///     }
+/// }
+///
+/// let server = squall::shared::<dyn Greeter, _>(Server);
+/// let (here, there) = socket_pair()?;
+/// let exported = export_on(server.handle(), here)?;
+/// let remote = import_from::<dyn Greeter>(there)?;
+/// let me = Some(std::process::id());
+/// assert_eq!((remote.hello(), remote.hello()), ((me, 1), (me, 2)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn caller() -> Option<Caller> {
     workers::caller().map(Caller)
 }
 
-/// The number of workers of this process that serve calls or wait for some, and of those that have no
-/// connection.
+/// Returns the number of workers of this process, and how many of them are idle: in no slot of a connection.
+/// The reserved worker is not counted.
 pub fn workers() -> (usize, usize) {
     workers::count()
 }
@@ -341,9 +463,9 @@ pub fn workers() -> (usize, usize) {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// The name is no name of an export; the error says why.
+    /// The name is not valid for an export; the error gives the reason.
     Name(std::io::Error),
-    /// A process of this user exports an object by this name.
+    /// Another export of this user has this name.
     Taken {
         /// The name.
         name: String,
@@ -353,7 +475,7 @@ pub enum ExportError {
         /// The method's name.
         method: String,
     },
-    /// This process is the child of a fork, which may only exec.
+    /// A forked child, which may only exec, cannot export.
     Forked,
     /// The system refused a descriptor or a thread.
     System(std::io::Error),

@@ -1,20 +1,21 @@
 //! The threads that serve calls.
 //!
-//! Problem: a call should be served on its caller's processor, by a thread that waits there already. Threads
-//! must not pile up, a caller that keeps many must not take them from others, and a call must be served even
-//! where no thread can be started.
-//! Idea: a worker stays in the slot of its last call for a while, then waits in a pool for its processor, and
-//! ends when it is idle for long. One thread is reserved: it serves the calls for which no worker exists.
+//! Problem: a call should be served on its caller's processor, by a thread that waits there already. The
+//! number of threads must stay bounded, and one client must not take them all. A call must be served even
+//! if no thread can be started.
+//! Idea: a worker stays in the slot of its last call for a while, then waits in a pool for its processor,
+//! and ends after a longer time without work. One thread is reserved: it serves the calls for which no
+//! worker exists.
 //!
-//! - I1. A slot whose desk was taken is in exactly one place: a worker has it, or the list of waiting slots.
+//! - I1. A slot with a taken desk is in exactly one place: with a worker, or in the list of waiting slots.
 //! - I2. A waiting slot is served: by the next worker that becomes free, or by the reserved one.
 //! - I3. A connection has at most as many workers as its export allows. Its other slots wait.
 //!
 //! Source: Gamsa et al. 1999, §6.1 (TO-16, TO-17); Unrau et al. 1995, §4.2 (HU-11).
 
+use squall_machine::Vp;
 use squall_sys::affinity;
 use squall_sys::sync::atomic::Ordering;
-use squall_machine::Vp;
 use squall_sys::sync::{Condvar, Mutex, MutexGuard, OnceLock, StdArc as Arc, lock, thread};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -39,7 +40,7 @@ const LIMIT: usize = 1024;
 struct Job {
     client: Arc<Client>,
     slot: u32,
-    /// The processor on which it is to be served, if it matters.
+    /// The processor on which to serve the slot, if there is a preferred one.
     processor: Option<usize>,
 }
 
@@ -50,7 +51,8 @@ struct Idle {
     given: Condvar,
 }
 
-/// The workers of this process. The counts of workers of each client change under its lock, too.
+/// The workers of this process. Its lock also protects the counts of workers and waiting slots of each
+/// client.
 #[derive(Default)]
 struct Pool {
     idle: Vec<Arc<Idle>>,
@@ -94,8 +96,8 @@ pub(super) fn send(client: &Arc<Client>, slot: u32) {
     }
 }
 
-/// The processor on which a slot's calls are to be served, if this process may run there. In a virtual topology
-/// it is a virtual one.
+/// Returns the processor on which to serve a slot's calls, if this process may run there. In a virtual
+/// topology it is a virtual processor.
 fn processor_for(client: &Client, slot: u32) -> Option<usize> {
     let machine = squall_machine::machine();
     if machine.is_virtual() {
@@ -111,7 +113,7 @@ fn processor_for(client: &Client, slot: u32) -> Option<usize> {
     machine.allowance().usable().contains(Vp::new(vp)).then_some(wanted?)
 }
 
-/// Gives a job to a worker, or lets it wait.
+/// Gives a job to a worker, or puts it in the list of waiting slots.
 fn place(job: Job) {
     let mut pool = pool();
     if !job.client.may_have_worker() {
@@ -147,7 +149,7 @@ fn place(job: Job) {
 }
 
 impl Pool {
-    /// Takes a waiting slot whose client may have another worker.
+    /// Takes a waiting slot of a client that may have another worker.
     fn next(&mut self) -> Option<Job> {
         let at = self.waiting.iter().position(|job| job.client.may_have_worker())?;
         let job = self.waiting.remove(at)?;
@@ -176,7 +178,7 @@ fn work(first: Job) {
     }
 }
 
-/// Ends a job. Returns the next one, or `None` if the worker ends.
+/// Ends a job. Returns the next one; without one, the worker ends.
 fn after(job: Job) -> Option<Job> {
     let processor = job.processor;
     let (idle, limit) = {
@@ -238,11 +240,11 @@ fn serve_as_reserve() {
     }
 }
 
-/// Where a worker runs.
+/// The processors on which a worker may run.
 #[derive(Default)]
 struct Place {
     pinned: Option<usize>,
-    /// The processors that it may use if none is wanted.
+    /// The processors for a job without a preferred one.
     all: Option<Vec<usize>>,
 }
 
@@ -275,19 +277,21 @@ impl Place {
 }
 
 std::thread_local! {
-    /// The client whose call this thread serves.
+    /// The client of the call that this thread serves.
     static CALLER: RefCell<Option<Arc<Client>>> = const { RefCell::new(None) };
 }
 
-/// The client whose call this thread serves.
+/// The client of the call that this thread serves.
 pub(crate) fn caller() -> Option<Arc<Client>> {
     CALLER.with(|caller| caller.borrow().clone())
 }
 
+/// Serves the calls of a job's slot until the worker leaves; only one call if `once` is set.
 fn serve(job: &Job, buffer: &mut [u8], once: bool) {
     CALLER.with(|caller| *caller.borrow_mut() = Some(job.client.clone()));
     let slot = job.client.segment().slot(job.slot);
-    let work = Work { client: &job.client, slot, buffer: RefCell::new(buffer), served: Cell::new(false), once };
+    let work =
+        Work { client: &job.client, slot, buffer: RefCell::new(buffer), served: Cell::new(false), once };
     slot.set_worker_cpu(affinity::current_cpu());
     if slot::serve(slot.words(), job.client.desk(job.slot), &work) == Left::Broken {
         job.client.end();
@@ -323,7 +327,7 @@ impl Work<'_> {
         let mut buffer = self.buffer.borrow_mut();
         let Some(bytes) = self.slot.data(head.length, &mut buffer) else { return (status::MALFORMED, 0) };
         let mut sink = self.slot.sink();
-        // The method's own state is its business; a panic ends this call alone.
+        // A panic of the method ends this call alone. Unwind safety of its own state is up to the object.
         let served = catch_unwind(AssertUnwindSafe(|| {
             exported.serve(head.method, &mut Reader::new(bytes), &mut Writer::new(&mut sink))
         }));
