@@ -247,6 +247,12 @@ fn wait(socket: BorrowedFd<'_>, events: PollFlags, deadline: Instant) -> io::Res
     }
 }
 
+/// Returns whether a descriptor is readable, or hung up, now.
+pub fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&now)) == Ok(1)
+}
+
 /// Returns the time until `deadline`, at most a day, if it is still to come.
 fn left_until(deadline: Instant) -> Option<Duration> {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
