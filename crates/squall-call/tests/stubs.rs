@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -112,6 +113,7 @@ trait Kinds: Send + Sync {
     fn numbers(&self, a: u8, b: i128, c: f64) -> (u8, i128, f64);
     fn text(&self, a: &str, b: String, c: Option<&str>) -> String;
     fn bytes(&self, a: &[u8], b: Vec<u8>, c: Box<[u8]>) -> Vec<u8>;
+    fn path(&self, a: &Path) -> PathBuf;
     fn slices(&self, a: &[u64], b: &[Point], c: &[String]) -> u64;
     fn values(&self, a: &Point, b: &VecDeque<Point>, c: &[i32; 2], d: &Option<Box<Point>>) -> Vec<Point>;
     fn cow<'a, 'b: 'a>(&self, a: Cow<'a, str>, b: &'b str, c: (&'a str, u8)) -> Cow<'static, str>;
@@ -160,6 +162,9 @@ impl Kinds for Here {
     }
     fn bytes(&self, a: &[u8], b: Vec<u8>, c: Box<[u8]>) -> Vec<u8> {
         [a, &b, &c].concat()
+    }
+    fn path(&self, a: &Path) -> PathBuf {
+        a.join("b")
     }
     fn slices(&self, a: &[u64], b: &[Point], c: &[String]) -> u64 {
         self.note(format!("{a:?}{b:?}{c:?}"));
@@ -216,6 +221,7 @@ fn every_kind_of_argument_and_result_passes() {
     assert_eq!(kinds.numbers(255, i128::MIN, 0.5), (255, i128::MIN, 0.5));
     assert_eq!(kinds.text("a", "b".into(), Some("c")), "abSome(\"c\")");
     assert_eq!(kinds.bytes(&[1, 2], vec![3], Box::new([4])), [1, 2, 3, 4]);
+    assert_eq!(kinds.path(Path::new("a")), Path::new("a/b"));
     let points = [Point { x: 1, y: -2 }, Point { x: 3, y: 4 }];
     assert_eq!(kinds.slices(&[5, 6], &points, &["t".into()]), 11);
     let boxed = Some(Box::new(points[1].clone()));
