@@ -8,22 +8,15 @@ use crate::codec::{Malformed, Reader, Writer};
 
 /// An interface that other processes can call. `#[squall::interface(remote)]` implements it.
 ///
-/// # Examples
-/// A function for any remote interface:
 /// ```
 /// use squall::call::Remote;
 ///
-/// #[squall::interface(remote, version = 2)]
-/// trait Stock: Send + Sync {
-///     fn count(&self, item: &str) -> u32;
+/// #[squall::interface(remote)]
+/// trait Hits: Send + Sync {
+///     fn add(&self, n: u64);
+///     fn total(&self) -> u64;
 /// }
-///
-/// /// Returns the methods that both processes must agree on.
-/// fn signature<I: ?Sized + Remote>() -> &'static str {
-///     I::SIGNATURE
-/// }
-///
-/// assert!(signature::<dyn Stock>().contains("count"));
+/// assert_eq!(<dyn Hits>::SIGNATURE, "Hits{add(u64)->();total()->u64};version=1");
 /// ```
 #[diagnostic::on_unimplemented(
     message = "other processes cannot call `{Self}`",
