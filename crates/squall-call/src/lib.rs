@@ -2,13 +2,16 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![doc = include_str!("../README.md")]
 
+#[cfg(not(loom))]
 mod codec;
 #[doc(hidden)]
 pub mod frames;
 #[doc(hidden)]
 pub mod layout;
+#[cfg(not(loom))]
 mod remote;
 
+#[cfg(not(loom))]
 pub use remote::Remote;
 
 // The protocols. Loom and Miri check them without the modules that need the kernel.
@@ -61,16 +64,17 @@ pub fn socket_pair() -> std::io::Result<(std::os::fd::OwnedFd, std::os::fd::Owne
     socket::pair()
 }
 
-#[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+#[cfg(all(not(all(target_os = "linux", not(miri))), not(loom)))]
 mod elsewhere;
 
 /// Not public: the items that the macro's expansion uses.
+#[cfg(not(loom))]
 #[doc(hidden)]
 pub mod __macro {
-    #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+    #[cfg(all(target_os = "linux", not(miri)))]
     pub use crate::client::Port;
     pub use crate::codec::*;
-    #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+    #[cfg(not(all(target_os = "linux", not(miri))))]
     pub use crate::elsewhere::Port;
     pub use crate::remote::{Remote, Unserved};
 }
