@@ -84,6 +84,11 @@ pub mod rcu {
     pub use squall_rcu::*;
 }
 
+/// Calls that travel: a closure runs on a processor of another cluster, and its result comes back.
+pub mod ship {
+    pub use squall_parts::ship::*;
+}
+
 /// Inspection and control of the objects of a running program.
 #[cfg(feature = "browse")]
 pub mod browse {
