@@ -86,6 +86,7 @@ pub mod rcu {
 
 /// Calls that travel: a closure runs on a processor of another cluster, and its result comes back.
 pub mod ship {
+    pub use squall_objects::ship::*;
     pub use squall_parts::ship::*;
 }
 

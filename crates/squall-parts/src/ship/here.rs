@@ -9,6 +9,8 @@ use std::marker::PhantomData;
 thread_local! {
     /// The inbox that counts the thread among those that serve it.
     static COUNTED: Cell<Option<&'static VpInbox>> = const { Cell::new(None) };
+    /// Present while the thread has guards.
+    static HOOK: Cell<Option<squall_rcu::__OnLeave>> = const { Cell::new(None) };
     /// The guards of the thread.
     static GUARDS: Cell<u32> = const { Cell::new(0) };
     /// The thread runs calls.
@@ -18,7 +20,6 @@ thread_local! {
 /// The calling thread serves the inbox of its VP until this is dropped: [`serve_here`].
 #[must_use = "the thread serves until this is dropped"]
 pub struct Serving {
-    _hook: Option<squall_rcu::__OnLeave>,
     _this_thread: PhantomData<*mut ()>,
 }
 
@@ -31,9 +32,10 @@ impl fmt::Debug for Serving {
 /// Lets the calling thread serve calls that were shipped to its VP, whenever it leaves its outermost
 /// operation, until the result is dropped. Guards nest.
 ///
-/// A shipped closure then runs between two statements of this thread's own code. So the thread must not call
-/// an object, or open an operation, while it holds a lock that a shipped closure takes: the closure would
-/// wait for its own thread. A signal handler that may run on this thread must open no operation.
+/// A shipped closure then runs between two statements of this thread's own code, or where it enters a method
+/// marked `#[blocking]`. So the thread must not call an object, or open an operation, while it holds a lock
+/// that a shipped closure takes: the closure would wait for its own thread. A signal handler that may run on
+/// this thread must open no operation.
 ///
 /// # Panics
 /// If the thread's operations are refused, as for [`squall::rcu::pin`](squall_rcu::pin).
@@ -55,22 +57,19 @@ impl fmt::Debug for Serving {
 /// # use squall::prelude::*;
 /// ```
 pub fn serve_here() -> Serving {
-    let guards = GUARDS.get();
-    let hook = match guards {
-        0 => Some(squall_rcu::__call_on_leave(on_leave).unwrap_or_else(|error| panic!("{error}"))),
-        _ => None,
-    };
-    GUARDS.set(guards + 1);
-    if guards == 0 {
+    if GUARDS.get() == 0 {
+        HOOK.set(Some(squall_rcu::__call_on_leave(on_leave).unwrap_or_else(|error| panic!("{error}"))));
         count_at(Some(inbox_of(Vp::current())));
     }
-    Serving { _hook: hook, _this_thread: PhantomData }
+    GUARDS.set(GUARDS.get() + 1);
+    Serving { _this_thread: PhantomData }
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
         GUARDS.set(GUARDS.get() - 1);
         if GUARDS.get() == 0 {
+            HOOK.set(None);
             count_at(None);
         }
     }
@@ -129,7 +128,12 @@ fn serve_inbox(inbox: &VpInbox) -> usize {
 /// ```
 pub fn serve() -> usize {
     match existing(Vp::current()) {
-        Some(inbox) if inbox.inbox.has_queued() && !squall_rcu::in_operation() => serve_inbox(inbox),
+        Some(inbox) if inbox.inbox.has_queued() && may_serve() => serve_inbox(inbox),
         _ => 0,
     }
+}
+
+/// Returns whether the thread may run users' code here. A child of a fork has copies of its parent's calls.
+fn may_serve() -> bool {
+    !squall_rcu::in_operation() && !squall_sys::fork::forked()
 }

@@ -65,11 +65,26 @@ impl Target {
 
     /// Returns whether the target contains `here`.
     #[inline]
-    pub(super) fn contains(self, here: Vp) -> bool {
+    pub fn contains(self, here: Vp) -> bool {
         match self.place {
             Place::Vp(vp) => vp == here,
             Place::Cluster(size, cluster) => machine().clusters(size).cluster_of(here) == cluster,
         }
+    }
+
+    /// Returns the VPs of the target, the one with the position of `here` in its own cluster first.
+    ///
+    /// # Panics
+    /// If the machine has no such cluster.
+    pub fn vps(self, here: Vp) -> Vec<Vp> {
+        let (size, cluster) = match self.place {
+            Place::Vp(vp) => return vec![vp],
+            Place::Cluster(size, cluster) => (size, cluster),
+        };
+        let clusters = machine().clusters(size);
+        let members = clusters.members(cluster);
+        let same = position(clusters, here) % members.len();
+        [&members[same..], &members[..same]].concat()
     }
 
     /// Calls `attempt` with the VPs to try, best first, for a caller on `here`, until it succeeds. A failed
@@ -87,13 +102,12 @@ impl Target {
             Place::Vp(vp) => return attempt(vp, argument),
             Place::Cluster(size, cluster) => (size, cluster),
         };
-        let clusters = machine().clusters(size);
-        let members = clusters.members(cluster);
-        let same = position(clusters, here) % members.len();
         if self.choice == Choice::SameIndex {
-            return attempt(members[same], argument);
+            let clusters = machine().clusters(size);
+            let members = clusters.members(cluster);
+            return attempt(members[position(clusters, here) % members.len()], argument);
         }
-        let mut candidates = [&members[same..], &members[..same]].concat();
+        let mut candidates = self.vps(here);
         candidates.sort_by_cached_key(|vp| load(*vp));
         candidates
             .into_iter()
