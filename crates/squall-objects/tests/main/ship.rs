@@ -34,7 +34,10 @@ impl Drop for Plain {
 
 impl State for Plain {
     fn formats(formats: &mut StateFormats<'_, Plain>) {
-        formats.export_part(|this| Ok(this.get())).import_part(|this, n: u64| Ok(this.add(n)));
+        formats.export_part(|this| Ok(this.get())).import_part(|this, n: u64| {
+            this.add(n);
+            Ok(())
+        });
     }
 }
 

@@ -127,7 +127,7 @@ impl<'a> Round<'a> {
         }
         let mut inner = Rng::new(rng.next(), number);
         let books = self.books.clone();
-        let call = move || {
+        let mut call = move || {
             token.note_run();
             if twice {
                 token.note_run();
