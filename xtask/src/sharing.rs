@@ -142,6 +142,7 @@ const CLAIMS: &[Claim] = &[
     // Slabs become empty and are filled again. With more threads, the emulator runs each thread so rarely
     // that the allocator takes its VP for idle and gives its memory back.
     claim("alloc", "squall", Promise::Local).with_variant("burst-256", 5, 8),
+    claim("ship", "squall-ship", Promise::Local).with_variant("own", 1, VPS),
     claim("percpu", "squall", Promise::Local),
     claim("percpu", "padded", Promise::Local),
     claim("percpu", "atomic", Promise::Shared),

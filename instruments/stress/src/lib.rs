@@ -21,6 +21,7 @@ mod percpu;
 mod rcu;
 mod rng;
 mod run;
+mod ship;
 mod skeleton;
 mod swap;
 
@@ -44,6 +45,7 @@ pub const STRESSES: &[Stress] = &[
     dhash::STRESS,
     fork::STRESS,
     bags::STRESS,
+    ship::STRESS,
 ];
 
 /// Returns the command that makes the same choices again, with the settings in force.
