@@ -1,4 +1,4 @@
-//! Bytes of a hostile peer, read as a frame of squall-call: a frame within its bounds, or an error.
+//! Bytes of a hostile peer of squall-call: a frame within its bounds, arguments, or an error.
 #![no_main]
 
 #[path = "../../../crates/squall-call/tests/frames/operations.rs"]
