@@ -47,6 +47,9 @@ enum Command {
     /// Run the program that the benchmark case `browse` watches.
     #[command(hide = true)]
     Browsed(bench::BrowsedArgs),
+    /// Run the serving process of the benchmark case `call-process`.
+    #[command(name = squall_bench::CALL_SERVER, hide = true)]
+    CallServer,
     /// Run an exact number of operations between two barriers, without a clock, for external instruments.
     Loop(bench::LoopArgs),
     /// Run a program under emulation and report the cache lines that its threads share.
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Some(Command::Tour) => tour::run(),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Browsed(args)) => bench::run_browsed(&args),
+        Some(Command::CallServer) => bench::run_call_server(),
         Some(Command::Loop(args)) => bench::run_loop(&args),
         Some(Command::Locality(args)) => locality::run(&args),
         Some(Command::Report(args)) => report::run(&args),

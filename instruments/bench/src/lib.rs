@@ -50,6 +50,7 @@ pub mod env;
 
 pub use case::{Case, Missing, Role, Variant};
 pub use cases::browse::browsed_program;
+pub use cases::call_process::{CALL_SERVER, call_server};
 pub use cases::{all, find};
 pub use exact::run_exact;
 pub use harness::{

@@ -49,6 +49,7 @@ fn list_names_the_cases_one_on_a_line() {
         "object-pool",
         "id-pool",
         "page-pool",
+        "call-process",
     ] {
         assert!(names.contains(&case), "{case} is not in {names:?}");
     }

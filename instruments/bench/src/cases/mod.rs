@@ -5,6 +5,7 @@ mod alloc;
 mod bag;
 pub(crate) mod browse;
 pub(crate) mod call;
+pub(crate) mod call_process;
 pub(crate) mod cell;
 mod cluster_size;
 mod counter;
@@ -36,6 +37,7 @@ use crate::case::Case;
 
 static CASES: &[&Case] = &[
     &call::CASE,
+    &call_process::CASE,
     &counter::CASE,
     &miss::CASE,
     &lifecycle::CASE,
