@@ -26,7 +26,7 @@ mod paused;
 pub mod swap;
 
 #[cfg(not(loom))]
-pub use call::error::{CallError, CallErrorKind};
+pub use call::error::{CallError, CallErrorKind, Transport};
 #[cfg(not(loom))]
 pub use call::handle::Handle;
 #[cfg(not(loom))]

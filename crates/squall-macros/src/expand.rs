@@ -6,7 +6,8 @@
 //! by its name alone. Arguments without a plain name get a hygienic one.
 //!
 //! - I1. A generated method calls its original through exactly one `__call` or `Blocking`. The mark alone
-//!   decides whether it may block, in its checked form too.
+//!   decides whether it may block, in its checked form too. The plain form of a method of a remote interface
+//!   calls the checked form instead, so that an error of the transport panics at the caller's line.
 //! - I2. Every method of the impl for handles is `#[track_caller]`, and so are the functions it calls. A
 //!   panic because the object is gone reports the caller's line.
 //! - I3. Every method of the impl for `Around`, and its checked form, goes through exactly one `Through`.
@@ -22,6 +23,7 @@ use syn::{GenericParam, Generics, Path, Token, TraitItem, parse_quote};
 
 use crate::attrs::{self, On};
 use crate::parse::{Interface, Method, Refused};
+use crate::remote::remote_impls;
 
 /// Runs the macro: expands the attribute and its item.
 pub(crate) fn attribute(arguments: TokenStream, item: TokenStream) -> TokenStream {
@@ -34,12 +36,12 @@ pub(crate) fn attribute(arguments: TokenStream, item: TokenStream) -> TokenStrea
     }
 }
 
-struct Expansion<'a> {
-    interface: &'a Interface,
+pub(crate) struct Expansion<'a> {
+    pub(crate) interface: &'a Interface,
     /// The trait with its parameters, as a bound.
-    bound: TokenStream,
+    pub(crate) bound: TokenStream,
     /// The attributes of each impl.
-    attributes: TokenStream,
+    pub(crate) attributes: TokenStream,
     /// Generated type parameters, different from all of the user's.
     parameter: Ident,
     wrapper: Ident,
@@ -60,7 +62,7 @@ impl<'a> Expansion<'a> {
     }
 
     /// Returns the path to the hidden module, with the position of `written`.
-    fn hidden(&self, written: &impl Spanned) -> TokenStream {
+    pub(crate) fn hidden(&self, written: &impl Spanned) -> TokenStream {
         let facade = &self.interface.facade;
         let path = quote!(#facade::__macro).into_iter().map(|mut token| {
             token.set_span(token.span().located_at(written.span()));
@@ -76,7 +78,8 @@ impl<'a> Expansion<'a> {
         let view = self.view_impl();
         let references = self.reference_impl();
         let around = self.around_impl();
-        quote!(#item #interface #(#extends)* #view #references #around)
+        let remote = self.interface.remote.as_ref().map(|remote| remote_impls(self, remote));
+        quote!(#item #interface #(#extends)* #view #references #around #remote)
     }
 
     /// Returns the trait, with a checked form after each method.
@@ -119,7 +122,7 @@ impl<'a> Expansion<'a> {
     }
 
     /// Returns the signature of a generated method, without `;` or body.
-    fn signature(&self, method: &Method, checked: bool) -> TokenStream {
+    pub(crate) fn signature(&self, method: &Method, checked: bool) -> TokenStream {
         let signature = &method.item.sig;
         let hidden = self.hidden(&signature.ident);
         let (generics, returned) = (&signature.generics, &method.returned);
@@ -246,6 +249,15 @@ impl<'a> Expansion<'a> {
         let attributes = attrs::repeated(&method.item.attrs, On::Implementation);
         let signature = self.signature(method, checked);
         let plain_name = name.unraw().to_string();
+        if self.interface.remote.is_some() && !checked {
+            let call = self.through_checked(method);
+            return quote_spanned! {here(name)=>
+                #attributes
+                #[inline(always)]
+                #[track_caller]
+                #signature { #call }
+            };
+        }
         let (call, way) = if method.blocking {
             (quote_spanned!(here(name)=> #hidden::Blocking::__squall_call), Some(self.way(method)))
         } else {
@@ -262,6 +274,21 @@ impl<'a> Expansion<'a> {
         }
     }
 
+    /// Generates a call of the checked form on `self`, with the result of the plain form.
+    pub(crate) fn through_checked(&self, method: &Method) -> TokenStream {
+        let bound = &self.bound;
+        let (name, checked) = (&method.item.sig.ident, method.checked_name());
+        let (hidden, gone) = (self.hidden(name), self.gone(method));
+        let names = method.arguments.iter().map(|argument| &argument.name);
+        let [result, error] = ["__result", "__error"].map(|local| local_name(local, name));
+        quote_spanned! {here(name)=>
+            match <Self as #bound>::#checked(self #(, #names)*) {
+                ::core::result::Result::Ok(#result) => #result,
+                ::core::result::Result::Err(#error) => #hidden::Answer::answer(#gone, #error),
+            }
+        }
+    }
+
     /// Generates a call of the method, or of its checked form, on a reference to an `of`. Returns the name of
     /// the reference, the call, and the `Answer` for an object that is gone.
     fn inner_call(&self, method: &Method, of: &Ident, checked: bool) -> (Ident, TokenStream, TokenStream) {
@@ -269,7 +296,7 @@ impl<'a> Expansion<'a> {
         let name = &method.item.sig.ident;
         let hidden = self.hidden(name);
         let names = method.arguments.iter().map(|argument| &argument.name);
-        let target = Ident::new("__target", Span::mixed_site().located_at(name.span()));
+        let target = local_name("__target", name);
         let (called, gone) = if checked {
             (method.checked_name(), quote!(#hidden::Checked))
         } else {
@@ -347,7 +374,7 @@ impl<'a> Expansion<'a> {
 
     /// Decides by the return type how the plain form reports that the object is gone. The first of the two
     /// traits has the method if that type can carry the error, the second always.
-    fn gone(&self, method: &Method) -> TokenStream {
+    pub(crate) fn gone(&self, method: &Method) -> TokenStream {
         let name = &method.item.sig.ident;
         let (hidden, returned) = (self.hidden(name), &method.returned);
         quote_spanned!(here(name)=> {
@@ -358,8 +385,13 @@ impl<'a> Expansion<'a> {
     }
 }
 
+/// Returns a hygienic name of a local variable, with the position of `written`.
+pub(crate) fn local_name(name: &str, written: &Ident) -> Ident {
+    Ident::new(name, Span::mixed_site().located_at(written.span()))
+}
+
 /// A span for tokens generated because of `written`. The compiler's messages about them point there.
-fn here(written: &impl Spanned) -> Span {
+pub(crate) fn here(written: &impl Spanned) -> Span {
     Span::call_site().located_at(written.span())
 }
 

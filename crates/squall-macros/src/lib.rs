@@ -24,6 +24,7 @@ mod attrs;
 mod check;
 mod expand;
 mod parse;
+mod remote;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -36,7 +37,8 @@ use proc_macro::TokenStream;
 /// Makes a trait the interface of clustered objects.
 ///
 /// Put `#[interface]` before the trait. If the crate `squall` has another path in that module, give the path:
-/// `#[interface(crate = some::path)]`. An example is a crate that re-exports `squall`.
+/// `#[interface(crate = some::path)]`. An example is a crate that re-exports `squall`. The arguments `remote`
+/// and `version` are described [below](#remote-interfaces).
 ///
 /// # Expansion
 ///
@@ -67,6 +69,40 @@ use proc_macro::TokenStream;
 ///
 /// Methods take `&self`. Their arguments may be of any type: borrows, slices, `&mut dyn FnMut(…)`, types with
 /// lifetimes of the method. A result is owned, or borrows from an argument with a named lifetime.
+///
+/// # Remote interfaces
+///
+/// `#[interface(remote)]` allows other processes to call the objects: one process exports an object, others
+/// import it. It needs the feature `call` of `squall`. Every method counts as marked `#[blocking]`, since a
+/// call of another process waits.
+///
+/// Arguments and results are copied, by the traits `Serialize` and `Deserialize` of serde:
+///
+/// | type | the object gets |
+/// |---|---|
+/// | argument `&str` or `&[u8]` | a borrow of the received message |
+/// | argument `&[T]` | a borrow of a `Vec<T>` |
+/// | argument `&T` | a borrow of a `T` |
+/// | any other argument | a value, which may borrow from the message, as `Option<&str>` does |
+/// | result | an owned value |
+///
+/// `str`, `[u8]`, `Vec<u8>` and `Box<[u8]>` are copied whole, and so are an `Option<Vec<u8>>` and a
+/// `Result<Vec<u8>, E>` as results. Other sequences are copied by element. All arguments of a call have 8192
+/// bytes of room, and so has the result. A value is nested at most about 60 levels deep. Attributes of serde
+/// that need a self-describing format do not work: `untagged`, `flatten`, `tag`.
+///
+/// The checked form of a method also returns the errors of the transport, as `CallErrorKind::Transport`. The
+/// plain form returns them in its own error type or panics, as for an object that is gone. If a result is
+/// `Result<T, CallError>`, the caller's error is the one of its own process, with the reason.
+///
+/// Two processes connect only if their interfaces have equal hashes. The hash covers the trait's name, the
+/// signatures as written, without the names of arguments, and the version. It does not cover the definitions
+/// of the types that the signatures name. If one of these changes, change the version:
+/// `#[interface(remote, version = 2)]`. The default is 1. A method that a `cfg` removes in one of the
+/// processes still has its number and its part of the hash. Its call fails.
+///
+/// A remote interface has at most 64 methods. It has no parameters and extends no other interface. The
+/// attribute also rejects `&mut`, `dyn`, functions and pointers in signatures, and borrowed results.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! The attribute's arguments and the trait, in the form that the expansion needs.
 //!
 //! - I1. The trait kept here is the user's, without `#[blocking]`. Each method records whether it had the
-//!   mark.
+//!   mark. Every method of a remote interface counts as marked.
 //! - I2. Each argument of a method has a name for passing it on: the user's, if there is one.
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -10,11 +10,11 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, Error, FnArg, ItemTrait, Pat, Path, ReturnType, Token, TraitBound, TraitItem, TraitItemFn,
-    Type, TypeParamBound, Visibility,
+    Attribute, Error, FnArg, ItemTrait, LitInt, Pat, Path, ReturnType, Token, TraitBound, TraitItem,
+    TraitItemFn, Type, TypeParamBound, Visibility,
 };
 
-use crate::{attrs, check};
+use crate::{attrs, check, remote};
 
 /// Supertraits without methods. They are not interfaces.
 const MARKS: [&str; 5] = ["Send", "Sync", "Unpin", "UnwindSafe", "RefUnwindSafe"];
@@ -23,9 +23,10 @@ const MARKS: [&str; 5] = ["Send", "Sync", "Unpin", "UnwindSafe", "RefUnwindSafe"
 pub(crate) struct Interface {
     /// The path to the crate `squall`.
     pub(crate) facade: TokenStream,
-    /// Whether its representatives may publish a view.
     /// The view that representatives may publish.
     pub(crate) view: Option<Path>,
+    /// Set if objects of other processes can be called through it.
+    pub(crate) remote: Option<Remote>,
     /// The trait, without `#[blocking]`.
     pub(crate) item: ItemTrait,
     /// The interfaces that it extends.
@@ -38,7 +39,7 @@ pub(crate) struct Interface {
 pub(crate) struct Method {
     /// The trait's item, without `#[blocking]`.
     pub(crate) item: TraitItemFn,
-    /// Whether it was marked `#[blocking]`.
+    /// Whether it was marked `#[blocking]`, or its interface is remote.
     pub(crate) blocking: bool,
     /// The arguments after `self`.
     pub(crate) arguments: Vec<Argument>,
@@ -73,7 +74,11 @@ impl Interface {
                 return Err(Refused { item, error: all([arguments.err(), Some(error)]).unwrap_err() });
             }
         };
-        let checked = check::check(&item);
+        // Advice for remote interfaces assumes a trait that is an interface.
+        let checked = check::check(&item).and_then(|()| match &arguments {
+            Ok(Arguments { remote: Some(_), .. }) => remote::check(&item),
+            _ => Ok(()),
+        });
         let marks = take_marks(&mut item);
         match (arguments, checked) {
             (Ok(arguments), Ok(())) => Ok(Interface::accepted(arguments, item, &marks)),
@@ -90,9 +95,10 @@ impl Interface {
             TraitItem::Fn(function) => Some(function.clone()),
             _ => None,
         });
-        let methods = functions.zip(marks).map(|(item, blocking)| Method::new(item, *blocking)).collect();
-        let Arguments { facade, view } = arguments;
-        Interface { facade, view, item, supers, methods }
+        let Arguments { facade, view, remote } = arguments;
+        let blocking = marks.iter().map(|marked| *marked || remote.is_some());
+        let methods = functions.zip(blocking).map(|(item, blocking)| Method::new(item, blocking)).collect();
+        Interface { facade, view, remote, item, supers, methods }
     }
 }
 
@@ -147,40 +153,106 @@ fn mark(bound: &TraitBound) -> Option<&Ident> {
     MARKS.iter().any(|mark| name == mark).then_some(name)
 }
 
-/// The arguments of the attribute: empty, or `crate = path`, the path to the crate `squall`. Squall's own
-/// interfaces may add `view = path`, with a type of one lifetime and the parameters of the trait.
+/// The argument `remote` of the attribute, and the version after it.
+pub(crate) struct Remote {
+    /// The word `remote`.
+    pub(crate) word: Ident,
+    /// The version, or 1.
+    pub(crate) version: u64,
+}
+
+/// The arguments of the attribute, separated by commas: `crate = path`, the path to the crate `squall`;
+/// `remote`; and `version = number`. Squall's own interfaces may add `view = path`, with a type of one
+/// lifetime and the parameters of the trait.
 struct Arguments {
     facade: TokenStream,
     view: Option<Path>,
+    remote: Option<Remote>,
+}
+
+const EXPECTED: &str = "`#[interface]` takes no arguments, or some of `crate = path` with the path of the crate \
+                        `squall`, `remote`, and `version = number`";
+
+/// The arguments as written.
+#[derive(Default)]
+struct Written {
+    facade: Option<Path>,
+    view: Option<(Ident, Path)>,
+    remote: Option<Ident>,
+    version: Option<(Ident, u64)>,
+}
+
+impl Written {
+    /// Parses one argument. Rejects it if it is a repetition.
+    fn add(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
+        let word = input.call(Ident::parse_any)?;
+        let once = |repeated: bool| {
+            if repeated { Err(Error::new(word.span(), EXPECTED)) } else { Ok(()) }
+        };
+        match word.to_string().as_str() {
+            "crate" => {
+                once(self.facade.is_some())?;
+                input.parse::<Token![=]>()?;
+                self.facade = Some(input.call(Path::parse_mod_style)?);
+            }
+            "view" => {
+                once(self.view.is_some())?;
+                input.parse::<Token![=]>()?;
+                self.view = Some((word, input.call(Path::parse_mod_style)?));
+            }
+            "remote" => {
+                once(self.remote.is_some())?;
+                self.remote = Some(word);
+            }
+            "version" => {
+                once(self.version.is_some())?;
+                input.parse::<Token![=]>()?;
+                self.version = Some((word, input.parse::<LitInt>()?.base10_parse()?));
+            }
+            _ => return Err(Error::new(word.span(), EXPECTED)),
+        }
+        Ok(())
+    }
 }
 
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> syn::Result<Arguments> {
-        if input.is_empty() {
-            return Ok(Arguments { facade: quote!(::squall), view: None });
-        }
-        let expected =
-            "`#[interface]` takes no arguments, or `crate = path` with the path of the crate `squall`";
-        let facade = input.parse::<Token![crate]>().and_then(|_| {
-            input.parse::<Token![=]>()?;
-            input.call(Path::parse_mod_style)
-        });
-        let facade = facade.map_err(|error| Error::new(error.span(), expected))?;
-        let view = |input: ParseStream<'_>| {
-            input.parse::<Token![,]>()?;
-            let word = input.parse::<Ident>()?;
-            if word != "view" {
-                return Err(Error::new(word.span(), expected));
+        let mut written = Written::default();
+        let mut parse_all = || {
+            while !input.is_empty() {
+                written.add(input)?;
+                if input.is_empty() {
+                    break;
+                }
+                input.parse::<Token![,]>()?;
+                if input.is_empty() {
+                    return Err(input.error(EXPECTED));
+                }
             }
-            input.parse::<Token![=]>()?;
-            input.call(Path::parse_mod_style)
+            Ok(())
         };
-        let view = input.peek(Token![,]).then(|| view(input)).transpose();
-        let view = view.map_err(|error| Error::new(error.span(), expected))?;
-        if !input.is_empty() {
-            return Err(input.error(expected));
+        parse_all().map_err(|error: Error| Error::new(error.span(), EXPECTED))?;
+        let Written { facade, view, remote, version } = written;
+        if let (Some((word, _)), None) = (&view, &facade) {
+            return Err(Error::new(word.span(), EXPECTED));
         }
-        Ok(Arguments { facade: facade.into_token_stream(), view })
+        if let (Some(word), Some(_)) = (&remote, &view) {
+            return Err(Error::new(
+                word.span(),
+                "a remote interface has no view, since a view is an address in one process; remove one of them",
+            ));
+        }
+        if let (Some((word, _)), None) = (&version, &remote) {
+            return Err(Error::new(
+                word.span(),
+                "only a remote interface has a version; write `remote, version = …`, or remove this",
+            ));
+        }
+        Ok(Arguments {
+            facade: facade.map_or_else(|| quote!(::squall), ToTokens::into_token_stream),
+            view: view.map(|(_, path)| path),
+            remote: remote.map(|word| Remote { word, version: version.map_or(1, |(_, number)| number) }),
+        })
     }
 }
 

@@ -5,12 +5,12 @@ use proc_macro2::TokenStream;
 use crate::expand;
 use crate::parse::Interface;
 
-fn tokens(text: &str) -> TokenStream {
+pub(crate) fn tokens(text: &str) -> TokenStream {
     text.parse().expect("tokens")
 }
 
 /// Returns the rejections of `item` under `#[interface(arguments)]`: the text of each token, and the message.
-fn refusals_with(arguments: &str, item: &str) -> Vec<(String, String)> {
+pub(crate) fn refusals_with(arguments: &str, item: &str) -> Vec<(String, String)> {
     match Interface::parse(tokens(arguments), tokens(item)) {
         Ok(_) => Vec::new(),
         Err(refused) => {
@@ -44,8 +44,8 @@ fn accepted(item: &str) {
 
 #[test]
 fn arguments_of_the_attribute() {
-    let message = "`#[interface]` takes no arguments, or `crate = path` with the path of the crate \
-                   `squall`";
+    let message = "`#[interface]` takes no arguments, or some of `crate = path` with the path of the crate \
+                   `squall`, `remote`, and `version = number`";
     for (arguments, at) in [
         ("krate = x", "krate"),
         ("crate: x", ":"),
@@ -58,7 +58,15 @@ fn arguments_of_the_attribute() {
         ("crate = a,", ""),
         ("crate = a, gives", "gives"),
         ("crate = a, view", ""),
-        ("crate = a, view = V, view = V", ","),
+        ("crate = a, view = V, view = V", "view"),
+        ("crate = a, crate = a", "crate"),
+        ("remote, remote", "remote"),
+        ("remote, version = 1, version = 2", "version"),
+        ("remote = true", "="),
+        ("remote, version", ""),
+        ("remote, version = -1", "-1"),
+        ("remote, version = \"1\"", "\"1\""),
+        ("remote, version = 18446744073709551616", "18446744073709551616"),
     ] {
         assert_eq!(
             refusals_with(arguments, "trait Hits: Send + Sync {}"),
@@ -66,7 +74,16 @@ fn arguments_of_the_attribute() {
             "{arguments}"
         );
     }
-    for arguments in ["", "crate = a, view = b::V", "crate = crate", "crate = ::a::b", "crate = self::a"] {
+    for arguments in [
+        "",
+        "crate = a, view = b::V",
+        "crate = crate",
+        "crate = ::a::b",
+        "crate = self::a",
+        "remote",
+        "remote, version = 0x10",
+        "version = 2, crate = a, remote",
+    ] {
         assert_eq!(refusals_with(arguments, "trait Hits: Send + Sync {}"), [], "{arguments}");
     }
 }
@@ -413,7 +430,7 @@ fn a_refused_item_stays() {
 }
 
 /// Returns the expansion of an accepted trait, without white space.
-fn expansion(arguments: &str, item: &str) -> String {
+pub(crate) fn expansion(arguments: &str, item: &str) -> String {
     squeezed(&expand::attribute(tokens(arguments), tokens(item)).to_string())
 }
 
@@ -421,12 +438,12 @@ fn squeezed(text: &str) -> String {
     text.split_whitespace().collect()
 }
 
-fn count(expansion: &str, part: &str) -> usize {
+pub(crate) fn count(expansion: &str, part: &str) -> usize {
     expansion.matches(&squeezed(part)).count()
 }
 
 #[track_caller]
-fn contains(expansion: &str, part: &str) {
+pub(crate) fn contains(expansion: &str, part: &str) {
     assert_ne!(count(expansion, part), 0, "no `{part}` in `{expansion}`");
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Kernel features in use, with their first version: `membarrier` private expedited (4.14) and its
 //! restartable-sequence form (5.10), restartable sequences (4.18, registered by glibc 2.35 and later),
-//! wipe-on-fork pages (4.14), futex.
+//! wipe-on-fork pages (4.14), sealed files in memory (3.17), futex.
 
 pub mod affinity;
 pub mod area;
@@ -27,6 +27,7 @@ pub mod prefetch;
 pub mod rseq;
 pub mod rseq_memory;
 pub mod scheduling;
+pub mod shared;
 pub mod signals;
 pub mod sync;
 mod system;

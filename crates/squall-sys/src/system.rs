@@ -10,6 +10,7 @@
 
 use std::ffi::{CStr, c_int, c_long, c_void};
 use std::io;
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
 /// Processors that an affinity mask can hold, as in the C library's `cpu_set_t`.
@@ -34,6 +35,21 @@ pub(crate) fn answered(result: impl Into<c_long>) -> io::Result<c_long> {
         -1 => Err(io::Error::last_os_error()),
         result => Ok(result),
     }
+}
+
+/// Returns the descriptor that `f` opens, as its owner. A result of -1 stands for an error.
+///
+/// # Safety
+/// `f` returns a descriptor that it opened and that no other code owns, or -1 with `errno` set.
+pub(crate) unsafe fn opened(f: impl FnOnce() -> c_int) -> io::Result<OwnedFd> {
+    quietly(|| {
+        let descriptor = f();
+        if descriptor == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: open and without another owner, by our caller's contract.
+        Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    })
 }
 
 /// Maps private anonymous memory at an address of the kernel's choice, near `hint`, with mmap(2).

@@ -11,7 +11,7 @@ pub use squall_core::{
     CallError, CallErrorKind, ClassInfo, Cleanup, CreateError, Destruction, Extends, Handle, Id, Interface,
     InterfaceOf, Interrupted, LinkError, MediatorInfo, MediatorPhase, Miss, MissAnswer, Name, NameError,
     ObjectInfo, ObjectKind, ObjectState, Owned, ParseIdError, RepContext, RepInfo, RepIter, RepMemory,
-    RepRef, Root, Source, WellKnown, class_of, count_after, info_of, name_of, parts_of, set_name,
+    RepRef, Root, Source, Transport, WellKnown, class_of, count_after, info_of, name_of, parts_of, set_name,
     set_part_of, shared, shared_with, snapshot, snapshot_after, swap, swappable, swappable_with, tables,
     try_shared, whole_of,
 };
@@ -82,6 +82,12 @@ pub mod policy {
 /// Read-copy-update: read sections, grace periods and deferred calls.
 pub mod rcu {
     pub use squall_rcu::*;
+}
+
+/// Calls of objects in other processes of the machine.
+#[cfg(feature = "call")]
+pub mod call {
+    pub use squall_call::*;
 }
 
 /// Inspection and control of the objects of a running program.

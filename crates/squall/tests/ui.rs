@@ -111,6 +111,8 @@ fn an_item_without_its_feature_names_the_feature() {
         ("adaptive-lock", 2),
         ("bags", 1),
         ("browse", 1),
+        // An import, and the attribute of a remote interface.
+        ("call", 2),
         ("directories", 2),
         ("gates", 2),
         ("monitors", 1),

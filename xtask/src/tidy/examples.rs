@@ -321,7 +321,10 @@ const EXAMPLES: &[Example] = &[
     },
     Example {
         rule: "owned-fd",
-        good: &[("a/src/lib.rs", "use std::os::fd::{AsFd, OwnedFd};\nfn close() { self.close(); }\n")],
+        good: &[
+            ("a/src/lib.rs", "use std::os::fd::{AsFd, OwnedFd};\nfn close() { self.close(); }\n"),
+            ("crates/squall-sys/src/system.rs", "let fd = unsafe { OwnedFd::from_raw_fd(3) };\n"),
+        ],
         bad: &[
             ("RawFd is refused", &[("a/src/lib.rs", "fn f(fd: RawFd) {}\n")]),
             ("from_raw_fd is refused", &[("a/src/lib.rs", "let fd = unsafe { OwnedFd::from_raw_fd(3) };\n")]),

@@ -37,7 +37,99 @@ pub enum CallErrorKind {
     Reentrant,
     /// The calling thread moves the state of an object for a swap, and the call would wait for a swap.
     InTransfer,
+    /// The object belongs to another process, and the call failed between the two processes. Unlike all other
+    /// kinds, this one does not always mean that the method was not entered: see [`Transport`].
+    Transport(Transport),
 }
+
+/// The reason why a call of an object of another process failed.
+///
+/// It is apart from the errors that the method itself returns.
+///
+/// ```
+/// use squall::{CallErrorKind, Transport};
+///
+/// /// Whether a call that is not idempotent may be repeated after this error.
+/// fn may_repeat(kind: CallErrorKind) -> bool {
+///     match kind {
+///         CallErrorKind::Transport(transport) => !transport.may_have_run(),
+///         _ => true,
+///     }
+/// }
+/// assert!(may_repeat(CallErrorKind::Transport(Transport::Denied)));
+/// assert!(!may_repeat(CallErrorKind::Transport(Transport::PeerGone)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Transport {
+    /// The process of the object ended or closed the connection. The method may have run.
+    PeerGone,
+    /// The deadline of the call passed. The method may have run, or may still run.
+    Deadline,
+    /// The caller has no right to call this method. The method did not run.
+    Denied,
+    /// The process of the object no longer exports it. The method did not run.
+    NoSuchObject,
+    /// The arguments or the result exceed the limit of a message. If it was the result, the method ran.
+    TooLarge,
+    /// The arguments or the result could not be decoded. If it was the result, the method ran.
+    Malformed,
+    /// The method panicked in the process of the object.
+    Panicked,
+    /// The wait of the call was interrupted. The method may have run, or may still run.
+    Interrupted,
+    /// One of the two processes does not support the call. The method did not run.
+    Unsupported,
+}
+
+impl Transport {
+    /// Returns whether the method may have run, in full or in part. If not, the call can be repeated safely.
+    pub const fn may_have_run(self) -> bool {
+        match self {
+            Transport::Denied | Transport::NoSuchObject | Transport::Unsupported => false,
+            Transport::PeerGone
+            | Transport::Deadline
+            | Transport::TooLarge
+            | Transport::Malformed
+            | Transport::Panicked
+            | Transport::Interrupted => true,
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Transport::PeerGone => {
+                "the process of the object ended or closed the connection; import the object again"
+            }
+            Transport::Deadline => {
+                "the deadline passed before the process of the object answered; allow more time, or call again"
+            }
+            Transport::Denied => {
+                "the process of the object denies this caller the method; grant the right where the object is exported"
+            }
+            Transport::NoSuchObject => "the process of the object no longer exports it; import it again",
+            Transport::TooLarge => {
+                "the arguments or the result are too large for one message; split them over several calls"
+            }
+            Transport::Malformed => {
+                "the arguments or the result could not be decoded; build both processes with the same types"
+            }
+            Transport::Panicked => {
+                "the method panicked in the process of the object; the panic's message is in the output of that process"
+            }
+            Transport::Interrupted => {
+                "the wait for the process of the object was interrupted; call again if the method may run twice"
+            }
+            Transport::Unsupported => {
+                "one of the two processes does not support the call; run both on Linux, with the same methods"
+            }
+        })
+    }
+}
+
+impl std::error::Error for Transport {}
 
 impl fmt::Display for CallErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,11 +150,13 @@ impl fmt::Display for CallErrorKind {
                     "this thread moves the state of an object, and the call would wait for a swap; call after it",
                 )
             }
+            CallErrorKind::Transport(transport) => transport.fmt(f),
         }
     }
 }
 
-/// A call that did not happen: the method was not entered.
+/// A call that did not happen: the method was not entered. The one exception are calls of objects of another
+/// process that failed on the way: see [`Transport`].
 ///
 /// One word in size. The details are on the heap, so that fast paths do not carry them.
 ///
@@ -147,6 +241,19 @@ impl CallError {
     pub fn __in_method(mut self, method: &'static str) -> CallError {
         self.0.method = method;
         self
+    }
+
+    /// Not public: makes the error of a call of an object of another process. `id` is the id of the imported
+    /// object.
+    #[doc(hidden)]
+    #[cold]
+    pub fn __remote(
+        interface: &'static str,
+        id: Id,
+        method: &'static str,
+        reason: CallErrorKind,
+    ) -> CallError {
+        CallError::new(interface, None, id, method, reason)
     }
 
     /// Returns the interface through which the object was called.

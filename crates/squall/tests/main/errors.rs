@@ -12,8 +12,8 @@ use squall::policy::attribute::{Attribute, ClassValues, Schema};
 use squall::rcu::{PinError, WaitError};
 use squall::swap::{SwapFailure, SwapPhase};
 use squall::{
-    CallErrorKind, ClusterSize, ClusterTree, CreateError, Handle, Id, Interrupted, LinkError, NameError, Vp,
-    VpSet, set_name, set_part_of,
+    CallErrorKind, ClusterSize, ClusterTree, CreateError, Handle, Id, Interrupted, LinkError, NameError,
+    Transport, Vp, VpSet, set_name, set_part_of,
 };
 use std::fmt::Display;
 use std::io::ErrorKind;
@@ -25,6 +25,45 @@ fn check(texts: &[(&dyn Display, &str)]) {
         assert_eq!(error.to_string(), *text);
         assert!(!text.ends_with('.') && !text.contains('\n'), "{text}");
     }
+}
+
+#[test]
+fn errors_of_calls_of_other_processes_say_what_happened_and_the_remedy() {
+    check(&[
+        (
+            &CallErrorKind::Transport(Transport::PeerGone),
+            "the process of the object ended or closed the connection; import the object again",
+        ),
+        (
+            &Transport::Deadline,
+            "the deadline passed before the process of the object answered; allow more time, or call again",
+        ),
+        (
+            &Transport::Denied,
+            "the process of the object denies this caller the method; grant the right where the object is exported",
+        ),
+        (&Transport::NoSuchObject, "the process of the object no longer exports it; import it again"),
+        (
+            &Transport::TooLarge,
+            "the arguments or the result are too large for one message; split them over several calls",
+        ),
+        (
+            &Transport::Malformed,
+            "the arguments or the result could not be decoded; build both processes with the same types",
+        ),
+        (
+            &Transport::Panicked,
+            "the method panicked in the process of the object; the panic's message is in the output of that process",
+        ),
+        (
+            &Transport::Interrupted,
+            "the wait for the process of the object was interrupted; call again if the method may run twice",
+        ),
+        (
+            &Transport::Unsupported,
+            "one of the two processes does not support the call; run both on Linux, with the same methods",
+        ),
+    ]);
 }
 
 #[test]

@@ -1,0 +1,360 @@
+//! The caller's side of a connection: finds a slot, publishes the call, waits for the reply.
+//!
+//! - I1. A call ends when its reply is there, its deadline passes, or the peer's process or socket is gone.
+//! - I2. Whoever sleeps in a slot of a dead connection is woken until it has seen that ([`Source::drained`]).
+
+use squall_core::{Id, Transport};
+use squall_machine::park::{EventCount, is_past, time_left};
+use squall_sys::padded::CachePadded;
+use squall_sys::peer::Peer;
+use squall_sys::sync::{Mutex, OnceLock, StdArc as Arc, Weak, lock};
+use squall_sys::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use crate::codec::{Malformed, Reader, Writer};
+use crate::frames::{Frame, Wake};
+use crate::layout::{BULK_BYTES, INLINE_BYTES, REGION_SLOTS};
+use crate::region::Region;
+use crate::segment::{Head, Segment, Slot};
+use crate::sleep::{self, Kernel};
+use crate::slot::{Issued, Sleep};
+use crate::socket;
+use crate::status;
+use crate::watch::{self, Next, Source, Token};
+
+/// A connection to an exported object.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    segment: Segment,
+    regions: Box<[CachePadded<Region>]>,
+    object: u64,
+    socket: OwnedFd,
+    /// The server's process, if this system names it.
+    process: Option<OwnedFd>,
+    /// The server's process and user.
+    pub(crate) server: Peer,
+    /// The name by which the object was imported.
+    pub(crate) name: Arc<str>,
+    /// The object of this process.
+    pub(crate) imported: OnceLock<Id>,
+    dead: AtomicBool,
+    /// Calls that wait for any slot.
+    crowd: CachePadded<Crowd>,
+    /// The time in which a call must end, in nanoseconds; 0 means no limit.
+    pub(crate) limit: AtomicU64,
+    token: OnceLock<Token>,
+}
+
+static ALL: Mutex<Vec<Weak<Connection>>> = Mutex::new(Vec::new());
+
+#[derive(Debug, Default)]
+struct Crowd {
+    waiting: AtomicU32,
+    free: EventCount,
+}
+
+/// The index of a region's slot in its segment.
+fn index(region: usize, at: usize) -> u32 {
+    // Both are below the counts of regions and of slots in one.
+    region as u32 * REGION_SLOTS + at as u32
+}
+
+/// A slot in use by a call.
+struct Taken<'a> {
+    connection: &'a Connection,
+    region: usize,
+    at: usize,
+}
+
+impl Taken<'_> {
+    fn slot(&self) -> Slot<'_> {
+        self.connection.segment.slot(self.index())
+    }
+
+    fn index(&self) -> u32 {
+        index(self.region, self.at)
+    }
+
+    /// Keeps the slot from further calls until its reply comes.
+    fn give_up(self) {
+        self.connection.regions[self.region].give_up(self.at);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.connection.regions[self.region].give(self.at);
+        // Partner: the fence of `EventCount::wait`, or the second look of `wait_for_slot`: a caller that
+        // counted itself after this load looks for a slot afterwards, and finds this one.
+        squall_sys::sync::atomic::fence(Ordering::SeqCst);
+        if self.connection.crowd.waiting.load(Ordering::Relaxed) != 0 {
+            self.connection.crowd.free.signal(1);
+        }
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(
+        segment: Segment,
+        object: u64,
+        socket: OwnedFd,
+        name: Arc<str>,
+        limit: Option<Duration>,
+    ) -> io::Result<Arc<Connection>> {
+        let regions = segment.regions();
+        let server = squall_sys::peer::peer(socket.as_fd())?;
+        let process = socket::process(socket.as_fd())?;
+        let connection = Arc::new(Connection {
+            segment,
+            regions: (0..regions).map(|_| CachePadded::default()).collect(),
+            object,
+            socket,
+            process,
+            server,
+            name,
+            imported: OnceLock::new(),
+            dead: AtomicBool::new(false),
+            crowd: CachePadded::default(),
+            limit: AtomicU64::new(limit.map_or(0, |limit| limit.as_nanos().try_into().unwrap_or(u64::MAX))),
+            token: OnceLock::new(),
+        });
+        connection.watch()?;
+        let mut all = lock(&ALL, "the list of imports");
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(&connection));
+        drop(all);
+        Ok(connection)
+    }
+
+    /// The connections of this process, the ended ones too, as long as their object lives.
+    pub(crate) fn all() -> Vec<Arc<Connection>> {
+        lock(&ALL, "the list of imports").iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Number of calls made. It wraps for each slot at 2^30.
+    pub(crate) fn calls(&self) -> u64 {
+        let of_slot = |region: &Region, at| u64::from(region.number(at).get());
+        self.regions
+            .iter()
+            .map(|region| (0..REGION_SLOTS as usize).map(|at| of_slot(region, at)).sum::<u64>())
+            .sum()
+    }
+
+    /// Watches for the peer's death.
+    ///
+    /// # Errors
+    /// The system has no thread or descriptor left.
+    fn watch(self: &Arc<Self>) -> io::Result<()> {
+        let token = watch::add(self.clone())?;
+        // It is set once.
+        let _ = self.token.set(token);
+        Ok(())
+    }
+
+    /// Ends the connection.
+    pub(crate) fn end(&self) {
+        self.dead.store(true, Ordering::Relaxed);
+        if let Some(token) = self.token.get() {
+            watch::end(*token);
+        }
+        if !squall_sys::fork::forked() {
+            let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        }
+    }
+
+    /// Whether the peer is gone.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed)
+    }
+
+    /// Calls a method: writes the arguments, waits for the reply, and reads the result.
+    pub(crate) fn call<R>(
+        &self,
+        region: usize,
+        method: u32,
+        deadline: Option<Instant>,
+        write: impl FnOnce(&mut Writer<'_>) -> Result<(), Malformed>,
+        read: impl FnOnce(&mut Reader<'_>) -> Result<R, Malformed>,
+    ) -> Result<R, Failed> {
+        let deadline = deadline.or_else(|| self.own_deadline());
+        if is_past(deadline) {
+            return Err(Failed::Transport(Transport::Deadline));
+        }
+        let taken = self.take(region % self.regions.len(), deadline)?;
+        let slot = taken.slot();
+        let mut sink = slot.sink();
+        write(&mut Writer::new(&mut sink)).map_err(failed)?;
+        let head = Head { object: self.object, method, length: sink.written() };
+        slot.set_head(head, squall_sys::affinity::current_cpu());
+        let mine = &self.regions[taken.region];
+        let number = mine.number(taken.at).next();
+        mine.set_number(taken.at, number);
+        if slot.words().issue(number, &Kernel) == Issued::Absent
+            && let Err(failed) = self.ask(taken.index(), deadline)
+        {
+            taken.give_up();
+            return Err(Failed::Transport(failed));
+        }
+        while !slot.words().answered(number) {
+            let failed = if self.is_dead() {
+                Transport::PeerGone
+            } else if is_past(deadline) {
+                Transport::Deadline
+            } else {
+                let time = sleep::spin_for(slot.worker_cpu(), sleep::SPIN);
+                if !sleep::spin(time, || slot.words().answered(number)) {
+                    slot.words().sleep_for_answer(number, time_left(deadline), &Kernel);
+                }
+                continue;
+            };
+            taken.give_up();
+            return Err(Failed::Transport(failed));
+        }
+        let (code, length) = slot.status();
+        status::outcome(code)?;
+        if length as usize <= INLINE_BYTES {
+            result_of(slot, length, &mut [0; INLINE_BYTES], read)
+        } else {
+            result_of(slot, length, &mut vec![0; BULK_BYTES], read)
+        }
+    }
+
+    fn own_deadline(&self) -> Option<Instant> {
+        match self.limit.load(Ordering::Relaxed) {
+            0 => None,
+            limit => Instant::now().checked_add(Duration::from_nanos(limit)),
+        }
+    }
+
+    /// Takes a slot: of this region, else of another one, else of the first call that ends.
+    fn take(&self, region: usize, deadline: Option<Instant>) -> Result<Taken<'_>, Failed> {
+        if self.is_dead() {
+            return Err(Failed::Transport(Transport::PeerGone));
+        }
+        match self.take_of(region) {
+            Some(taken) => Ok(taken),
+            None => self.wait_for_slot(region, deadline),
+        }
+    }
+
+    fn take_of(&self, region: usize) -> Option<Taken<'_>> {
+        let replied =
+            |at, number| self.segment.slot(index(region, at)).words().answered(number);
+        let at = self.regions[region].take(replied)?;
+        Some(Taken { connection: self, region, at })
+    }
+
+    #[cold]
+    fn wait_for_slot(&self, region: usize, deadline: Option<Instant>) -> Result<Taken<'_>, Failed> {
+        let count = self.regions.len();
+        self.crowd.waiting.fetch_add(1, Ordering::Relaxed);
+        // Partner: the fence in the drop of `Taken`.
+        squall_sys::sync::atomic::fence(Ordering::SeqCst);
+        let result = loop {
+            let seen = self.crowd.free.prepare();
+            if let Some(taken) = (0..count).find_map(|step| self.take_of((region + step) % count)) {
+                break Ok(taken);
+            }
+            if self.is_dead() {
+                break Err(Failed::Transport(Transport::PeerGone));
+            }
+            if is_past(deadline) {
+                break Err(Failed::Transport(Transport::Deadline));
+            }
+            // Nobody tells when the reply to a call comes that was given up.
+            let step = self.regions.iter().any(|region| region.given_up() != 0).then_some(STEP);
+            let left = time_left(deadline);
+            self.crowd.free.wait(seen, step.map_or(left, |step| Some(left.map_or(step, |left| left.min(step)))));
+        };
+        self.crowd.waiting.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Asks the server for a worker in a slot.
+    #[cold]
+    fn ask(&self, slot: u32, deadline: Option<Instant>) -> Result<(), Transport> {
+        let Ok(frame) = Frame::Wake(Wake { slot }).encode() else { return Err(Transport::Malformed) };
+        loop {
+            // A server that is slow to read is waited for in steps, between which its death is seen.
+            let step = Instant::now() + STEP;
+            let until = deadline.map_or(step, |deadline| deadline.min(step));
+            match socket::send_until(self.socket.as_fd(), &frame, &[], until) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::TimedOut => {
+                    if self.is_dead() {
+                        return Err(Transport::PeerGone);
+                    }
+                    if is_past(deadline) {
+                        return Err(Transport::Deadline);
+                    }
+                }
+                Err(_) => return Err(Transport::PeerGone),
+            }
+        }
+    }
+}
+
+/// The longest sleep for something that nobody tells: a server that reads its socket, a reply to a call that was
+/// given up.
+const STEP: Duration = Duration::from_millis(5);
+
+/// Reads the result of a call from its slot.
+fn result_of<R>(
+    slot: Slot<'_>,
+    length: u32,
+    buffer: &mut [u8],
+    read: impl FnOnce(&mut Reader<'_>) -> Result<R, Malformed>,
+) -> Result<R, Failed> {
+    let bytes = slot.data(length, buffer).ok_or(Failed::Transport(Transport::Malformed))?;
+    let mut reader = Reader::new(bytes);
+    let result = read(&mut reader).map_err(failed)?;
+    reader.end().map_err(failed)?;
+    Ok(result)
+}
+
+fn failed(malformed: Malformed) -> Failed {
+    Failed::Transport(malformed.transport())
+}
+
+/// Why a call had no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    Transport(Transport),
+    /// The exported object was destroyed.
+    Destroyed,
+    /// The exported object refused the call.
+    Refused,
+}
+
+impl Source for Connection {
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        std::iter::once(self.socket.as_fd()).chain(self.process.as_ref().map(AsFd::as_fd)).collect()
+    }
+
+    /// The server sends nothing after the welcome, so a readable descriptor means its end.
+    fn ready(self: Arc<Self>) -> Next {
+        self.dead.store(true, Ordering::Relaxed);
+        Next::End
+    }
+
+    fn drained(&self) -> bool {
+        self.dead.store(true, Ordering::Relaxed);
+        let mut all = true;
+        for (at, region) in self.regions.iter().enumerate() {
+            // Slots that were given up have no sleeper.
+            let waiting = region.used() & !region.given_up();
+            for slot in (0..REGION_SLOTS as usize).filter(|slot| waiting & 1 << slot != 0) {
+                all = false;
+                Kernel.wake(self.segment.slot(index(at, slot)).words().reply);
+            }
+        }
+        if self.crowd.waiting.load(Ordering::Relaxed) != 0 {
+            all = false;
+            self.crowd.free.signal(u32::MAX);
+        }
+        all
+    }
+}

@@ -1,0 +1,275 @@
+//! Importing objects of other processes.
+
+mod connection;
+mod port;
+
+pub(crate) use connection::Failed;
+pub use port::{Port, with_deadline};
+
+use squall_core::{Handle, Id, InterfaceOf, Owned, Root};
+use squall_machine::ClusterSize;
+use squall_sys::sync::StdArc as Arc;
+use std::fmt;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use crate::frames::{FRAME_BYTES_MAX, Frame, FrameError, Hello, Refusal};
+use crate::layout;
+use crate::remote::Remote;
+use crate::segment::Segment;
+use crate::socket;
+use connection::Connection;
+use port::Imported;
+
+/// Imports the object that a process of the same user, or of root, exports by this name.
+///
+/// The result is an object like any other. A call of it goes to the other process, waits for the reply, and
+/// is `#[blocking]`. Dropping it ends the connection.
+///
+/// # Errors
+/// [`ImportError`]: nobody exports that name, the interface is another one, or the server refuses.
+/// # Cost
+/// A connection: a socket, a mapping with 132 KiB of addresses for each processor (touched when used), and
+/// the thread `squall-calls`, one for all connections of the process.
+/// # Source
+/// Gamsa et al. 1999, §6: an object of another address space is called like one's own.
+pub fn import<I: ?Sized + Remote + InterfaceOf<Port<I>>>(name: &str) -> Result<Owned<I>, ImportError> {
+    ImportOptions::new().import(name)
+}
+
+/// Imports the object that the process at the other end of this socket exports with
+/// [`ExportOptions::export_on`](crate::ExportOptions::export_on).
+///
+/// # Errors
+/// As [`import`].
+pub fn import_from<I: ?Sized + Remote + InterfaceOf<Port<I>>>(socket: OwnedFd) -> Result<Owned<I>, ImportError> {
+    ImportOptions::new().import_from(socket)
+}
+
+/// Options of [`import`].
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    limit: Option<Duration>,
+    user: Option<u32>,
+    handshake: Duration,
+}
+
+impl Default for ImportOptions {
+    fn default() -> ImportOptions {
+        ImportOptions::new()
+    }
+}
+
+impl ImportOptions {
+    /// The options of [`import`]: no limit for calls, a server of this process's user or of root.
+    pub fn new() -> ImportOptions {
+        ImportOptions { limit: None, user: None, handshake: Duration::from_secs(5) }
+    }
+
+    /// Each call must end within this time, unless [`with_deadline`] gives it another one.
+    pub fn limit(mut self, limit: Duration) -> ImportOptions {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// The server runs as this user.
+    pub fn server_user(mut self, uid: u32) -> ImportOptions {
+        self.user = Some(uid);
+        self
+    }
+
+    /// Imports by name, like [`import`].
+    ///
+    /// # Errors
+    /// As [`import`].
+    pub fn import<I: ?Sized + Remote + InterfaceOf<Port<I>>>(&self, name: &str) -> Result<Owned<I>, ImportError> {
+        if squall_sys::fork::forked() {
+            return Err(ImportError::Forked);
+        }
+        let own = rustix::process::geteuid().as_raw();
+        let user = self.user.unwrap_or(own);
+        let deadline = Instant::now() + self.handshake;
+        let socket = socket::connect(user, name, deadline).map_err(|error| match error.kind() {
+            ErrorKind::ConnectionRefused | ErrorKind::NotFound => ImportError::NoServer { name: name.into() },
+            ErrorKind::InvalidInput => ImportError::Name(error),
+            _ => ImportError::System(error),
+        })?;
+        // Any user may take any abstract name. Only the kernel's word counts.
+        let server = squall_sys::peer::peer(socket.as_fd())?;
+        if server.uid != user && server.uid != 0 {
+            return Err(ImportError::OtherUser { expected: user, found: server.uid });
+        }
+        self.connect(socket, name)
+    }
+
+    /// Imports from the other end of a socket, like [`import_from`].
+    ///
+    /// # Errors
+    /// As [`import`].
+    pub fn import_from<I: ?Sized + Remote + InterfaceOf<Port<I>>>(
+        &self,
+        socket: OwnedFd,
+    ) -> Result<Owned<I>, ImportError> {
+        if squall_sys::fork::forked() {
+            return Err(ImportError::Forked);
+        }
+        socket::adopt(&socket)?;
+        self.connect(socket, "(a socket)")
+    }
+
+    fn connect<I: ?Sized + Remote + InterfaceOf<Port<I>>>(
+        &self,
+        socket: OwnedFd,
+        name: &str,
+    ) -> Result<Owned<I>, ImportError> {
+        let regions = squall_machine::machine().vp_limit().clamp(1, layout::REGIONS_MAX as usize) as u32;
+        let deadline = Instant::now() + self.handshake;
+        let hello = Hello { interface: I::NAME, schema: I::SCHEMA, signature: I::SIGNATURE, regions };
+        let hello = Frame::Hello(hello).encode()?;
+        // A server that refuses may have hung up already. Its reason is still there to read.
+        let _ = socket::send_until(socket.as_fd(), &hello, &[], deadline);
+        let mut buffer = vec![0; FRAME_BYTES_MAX];
+        let packet = socket::receive_until(socket.as_fd(), &mut buffer, deadline).map_err(|error| match error.kind() {
+            ErrorKind::TimedOut => ImportError::Unexpected("no answer in time"),
+            ErrorKind::InvalidData => ImportError::Unexpected("a packet that is no frame"),
+            _ => ImportError::Closed,
+        })?;
+        let Some(socket::Packet { bytes, mut descriptors }) = packet else { return Err(ImportError::Closed) };
+        let welcome = match Frame::decode(&buffer[..bytes])? {
+            Frame::Welcome(welcome) if welcome.regions == regions => welcome,
+            Frame::Refusal(Refusal::Schema) => return Err(ImportError::OtherSchema { expected: I::SIGNATURE }),
+            Frame::Refusal(refusal) => return Err(ImportError::Refused(refusal)),
+            _ => return Err(ImportError::Unexpected("another frame than the welcome")),
+        };
+        let Some(file) = descriptors.pop().filter(|_| descriptors.is_empty()) else {
+            return Err(ImportError::Unexpected("a welcome without exactly one segment"));
+        };
+        let bytes = layout::segment_bytes(regions).expect("a number of regions within the bounds");
+        let memory = squall_sys::shared::SharedMemory::open(file.as_fd(), bytes)?;
+        let segment = Segment::new(memory, regions);
+        let connection = Connection::new(segment, welcome.object, socket, name.into(), self.limit)?;
+        let imported = Imported::<I>::new(connection.clone())
+            .try_create(ClusterSize::Cpu)
+            .map_err(ImportError::Create)?;
+        // It is set once.
+        let _ = connection.imported.set(Handle::id(imported.handle()));
+        Ok(imported)
+    }
+}
+
+/// An imported object of this process, for people and programs that look.
+#[derive(Clone, Debug)]
+pub struct ImportInfo {
+    /// The object of this process.
+    pub object: Id,
+    /// The name by which it was imported.
+    pub name: String,
+    /// The process that serves it, if it is visible in this pid namespace.
+    pub pid: Option<u32>,
+    /// The user of that process.
+    pub uid: u32,
+    /// Whether that process still serves it.
+    pub is_connected: bool,
+    /// The number of calls made. It wraps for each slot at 2^30.
+    pub calls: u64,
+}
+
+/// The imported objects of this process.
+///
+/// # Cost
+/// A lock and an allocation for each connection.
+pub fn imports() -> Vec<ImportInfo> {
+    let info = |connection: Arc<Connection>| {
+        Some(ImportInfo {
+            object: *connection.imported.get()?,
+            name: connection.name.to_string(),
+            pid: connection.server.pid,
+            uid: connection.server.uid,
+            is_connected: !connection.is_dead(),
+            calls: connection.calls(),
+        })
+    };
+    Connection::all().into_iter().filter_map(info).collect()
+}
+
+/// Why an object was not imported.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The name is no name of an export; the error says why.
+    Name(std::io::Error),
+    /// Nobody exports an object by this name.
+    NoServer {
+        /// The name.
+        name: String,
+    },
+    /// The process that holds the name runs as another user.
+    OtherUser {
+        /// The user that was expected.
+        expected: u32,
+        /// The user of the process.
+        found: u32,
+    },
+    /// The server exports another interface, or another version of it.
+    OtherSchema {
+        /// The signatures that this process expects.
+        expected: &'static str,
+    },
+    /// The server refused the connection.
+    Refused(Refusal),
+    /// The server closed the connection before it answered.
+    Closed,
+    /// The server sent something that no server sends.
+    Unexpected(&'static str),
+    /// The server sent a frame that cannot be read.
+    Frame(FrameError),
+    /// This process is the child of a fork, which may only exec.
+    Forked,
+    /// The object could not be made in this process.
+    Create(squall_core::CreateError),
+    /// The system refused a descriptor, a thread or memory; or the segment is not sealed as it must be.
+    System(std::io::Error),
+}
+
+impl fmt::Display for ImportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ImportError::Name(error) => error.fmt(f),
+            ImportError::NoServer { name } => {
+                write!(f, "no process exports an object named {name:?} for this user; export it first")
+            }
+            ImportError::OtherUser { expected, found } => write!(
+                f,
+                "a process of user {found} holds the name, but user {expected} or root was expected; \
+                 if that is intended, say so with `ImportOptions::server_user`"
+            ),
+            ImportError::OtherSchema { expected } => write!(
+                f,
+                "the server's interface differs from `{expected}`; build both programs from the same definition \
+                 of the trait"
+            ),
+            ImportError::Refused(refusal) => write!(f, "the server refused the connection: {refusal}"),
+            ImportError::Closed => f.write_str("the server closed the connection before it answered"),
+            ImportError::Unexpected(what) => write!(f, "the server broke the protocol: {what}"),
+            ImportError::Frame(error) => write!(f, "the server's answer cannot be read: {error}"),
+            ImportError::Forked => f.write_str("this is the child of a fork, which may only exec"),
+            ImportError::Create(error) => write!(f, "the imported object could not be made: {error}"),
+            ImportError::System(error) => write!(f, "the connection could not be made: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ImportError {}
+
+impl From<FrameError> for ImportError {
+    fn from(error: FrameError) -> ImportError {
+        ImportError::Frame(error)
+    }
+}
+
+impl From<std::io::Error> for ImportError {
+    fn from(error: std::io::Error) -> ImportError {
+        ImportError::System(error)
+    }
+}

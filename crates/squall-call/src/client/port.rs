@@ -1,0 +1,116 @@
+//! The representative of an imported object: a port on one processor.
+
+use squall_core::{CallError, CallErrorKind};
+use squall_core::{Handle, Id, Interface, InterfaceOf, RepContext, Root};
+use squall_sys::sync::StdArc as Arc;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+use super::connection::{Connection, Failed};
+use crate::codec::{Malformed, Reader, Writer};
+use crate::remote::Remote;
+
+/// The representative of an imported object on one processor. The attribute `#[squall::interface(remote)]`
+/// implements the interface for it.
+///
+/// Users never see a port: they call the imported object's handle.
+pub struct Port<I: ?Sized> {
+    connection: Arc<Connection>,
+    region: usize,
+    id: Id,
+    interface: PhantomData<fn(&I)>,
+}
+
+impl<I: ?Sized> std::fmt::Debug for Port<I> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Port").field("region", &self.region).finish_non_exhaustive()
+    }
+}
+
+impl<I: ?Sized + Remote> Port<I> {
+    /// Not public: the body of each method.
+    #[doc(hidden)]
+    pub fn __call<R>(
+        &self,
+        method: u32,
+        write: impl FnOnce(&mut Writer<'_>) -> Result<(), Malformed>,
+        read: impl FnOnce(&mut Reader<'_>) -> Result<R, Malformed>,
+    ) -> Result<R, CallError> {
+        self.connection
+            .call(self.region, method, DEADLINE.get(), write, read)
+            .map_err(|failed| error::<I>(self.id, method, failed))
+    }
+}
+
+#[cold]
+fn error<I: ?Sized + Remote>(id: Id, method: u32, failed: Failed) -> CallError {
+    let method = <I as Interface>::METHODS.get(method as usize).copied().unwrap_or("?");
+    let kind = match failed {
+        Failed::Transport(transport) => CallErrorKind::Transport(transport),
+        Failed::Destroyed => CallErrorKind::Destroyed,
+        Failed::Refused => CallErrorKind::Refused("the object in the other process refused the call"),
+    };
+    CallError::__remote(<I as Interface>::NAME, id, method, kind)
+}
+
+/// The root of an imported object.
+pub(crate) struct Imported<I: ?Sized> {
+    connection: Arc<Connection>,
+    interface: PhantomData<fn(&I)>,
+}
+
+impl<I: ?Sized> Imported<I> {
+    pub(crate) fn new(connection: Arc<Connection>) -> Imported<I> {
+        Imported { connection, interface: PhantomData }
+    }
+}
+
+impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> Root for Imported<I> {
+    type Interface = I;
+    type Rep = Port<I>;
+
+    fn make_rep(&self, context: RepContext<Self>) -> Port<I> {
+        Port {
+            connection: self.connection.clone(),
+            region: context.cluster().index(),
+            id: Handle::id(context.handle()),
+            interface: PhantomData,
+        }
+    }
+}
+
+impl<I: ?Sized> Drop for Imported<I> {
+    fn drop(&mut self) {
+        self.connection.end();
+    }
+}
+
+std::thread_local! {
+    static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Runs `f`, in which calls of imported objects must end within `limit`, counted from now.
+///
+/// A nested limit can only be shorter. A call that takes longer returns
+/// [`Transport::Deadline`](squall_core::Transport::Deadline); the method may still run in the other process.
+///
+/// # Cost
+/// A read of the clock.
+pub fn with_deadline<R>(limit: Duration, f: impl FnOnce() -> R) -> R {
+    struct Restore(Option<Instant>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            DEADLINE.set(self.0);
+        }
+    }
+    let outer = DEADLINE.get();
+    let _restore = Restore(outer);
+    let own = Instant::now().checked_add(limit);
+    DEADLINE.set(match (outer, own) {
+        (Some(outer), Some(own)) => Some(outer.min(own)),
+        (outer, own) => own.or(outer),
+    });
+    f()
+}
+

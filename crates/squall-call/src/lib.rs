@@ -1,0 +1,64 @@
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![doc = include_str!("../README.md")]
+
+mod codec;
+#[doc(hidden)]
+pub mod frames;
+#[doc(hidden)]
+pub mod layout;
+mod remote;
+
+pub use remote::Remote;
+
+// The protocols. Loom and Miri check them without the kernel's part.
+#[cfg_attr(not(all(target_os = "linux", not(miri), not(loom))), allow(dead_code))]
+mod region;
+#[cfg_attr(not(all(target_os = "linux", not(miri), not(loom))), allow(dead_code))]
+mod slot;
+
+macro_rules! with_kernel {
+    ($($item:item)*) => {
+        $(#[cfg(all(target_os = "linux", not(miri), not(loom)))] $item)*
+    };
+}
+
+with_kernel! {
+    mod client;
+    mod segment;
+    mod server;
+    mod sleep;
+    #[doc(hidden)]
+    pub mod socket;
+    mod status;
+    mod watch;
+
+    pub use client::{ImportError, ImportInfo, ImportOptions, import, import_from, imports, with_deadline};
+    pub use frames::{FrameError, Refusal};
+    pub use server::{
+        Caller, Export, ExportError, ExportInfo, ExportOptions, caller, export, export_on, exports, workers,
+    };
+
+    /// Makes the two ends of a socket for [`export_on`] and [`import_from`]. They close on exec; give one to a
+    /// child as its standard input.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn socket_pair() -> std::io::Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)> {
+        socket::pair()
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+mod elsewhere;
+
+/// Not public: the items that the macro's expansion uses.
+#[doc(hidden)]
+pub mod __macro {
+    #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+    pub use crate::client::Port;
+    pub use crate::codec::*;
+    #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+    pub use crate::elsewhere::Port;
+    pub use crate::remote::{Remote, Unserved};
+}

@@ -1,0 +1,66 @@
+//! Remote interfaces: other processes can call the objects of these traits.
+
+use std::fmt;
+
+use squall_core::{CallError, Handle, Interface};
+
+use crate::codec::{Malformed, Reader, Writer};
+
+/// An interface that other processes can call. `#[squall::interface(remote)]` implements it.
+#[diagnostic::on_unimplemented(
+    message = "other processes cannot call `{Self}`",
+    label = "not marked `#[squall::interface(remote)]`",
+    note = "mark the trait `#[squall::interface(remote)]`, and name it here as `dyn Trait`"
+)]
+pub trait Remote: Interface {
+    /// The hash of [`SIGNATURE`](Self::SIGNATURE). Two processes connect only if theirs are equal.
+    const SCHEMA: u64;
+    /// The signatures of all methods as written, and the version of the interface.
+    const SIGNATURE: &'static str;
+
+    /// Not public: decodes the arguments of a call, calls the object and encodes the result.
+    #[doc(hidden)]
+    fn __serve(
+        handle: Handle<Self>,
+        method: u32,
+        input: &mut Reader<'_>,
+        output: &mut Writer<'_>,
+    ) -> Result<(), Unserved>;
+}
+
+/// The reason why a call of another process has no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unserved {
+    /// The interface has no method of this number here.
+    NoSuchMethod,
+    /// The arguments could not be decoded, or the result could not be encoded.
+    Malformed(Malformed),
+    /// The object was destroyed, or refused the call.
+    Call(CallError),
+}
+
+impl From<Malformed> for Unserved {
+    fn from(malformed: Malformed) -> Unserved {
+        Unserved::Malformed(malformed)
+    }
+}
+
+impl From<CallError> for Unserved {
+    fn from(error: CallError) -> Unserved {
+        Unserved::Call(error)
+    }
+}
+
+impl fmt::Display for Unserved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unserved::NoSuchMethod => f.write_str(
+                "the interface has no such method here; build both processes with the same methods",
+            ),
+            Unserved::Malformed(malformed) => malformed.fmt(f),
+            Unserved::Call(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Unserved {}

@@ -1,0 +1,282 @@
+//! A connection, seen by the server.
+//!
+//! - I1. A slot is served by the worker that its desk names, and by no other (`slot/I3`).
+//! - I2. What a caller writes ends at most its own connection.
+
+use rustix::net::Shutdown;
+use squall_sys::peer::Peer;
+use squall_sys::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use squall_sys::sync::{Mutex, OnceLock, StdArc as Arc, lock};
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::exported::Exported;
+use super::workers;
+use crate::frames::{FRAME_BYTES_MAX, Frame, FrameError, Hello, Refusal, Wake, Welcome};
+use crate::layout::{self, REGION_SLOTS};
+use crate::segment::Segment;
+use crate::sleep::Kernel;
+use crate::slot::{Desk, Sleep};
+use crate::socket;
+use crate::watch::{self, Next, Source, Token};
+
+/// A value of one client, by its type.
+type Values = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+
+/// The desks of one region, on cache lines of their own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Desks([Desk; REGION_SLOTS as usize]);
+
+/// What exists after the hello.
+#[derive(Debug)]
+struct Open {
+    segment: Segment,
+    desks: Box<[Desks]>,
+}
+
+/// A connection of a caller's process.
+pub(crate) struct Client {
+    pub(crate) number: u64,
+    pub(crate) peer: Peer,
+    pub(crate) exported: Arc<Exported>,
+    socket: OwnedFd,
+    /// The caller's process, if this system names it.
+    process: Option<OwnedFd>,
+    open: OnceLock<Open>,
+    dead: AtomicBool,
+    rights: AtomicU64,
+    /// Workers that serve it now, or are on their way.
+    pub(super) workers: AtomicUsize,
+    /// Slots that wait for a worker.
+    pub(super) wanted: AtomicUsize,
+    values: Mutex<Values>,
+    token: OnceLock<Token>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("number", &self.number).field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// The last number given to a connection of this process.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+impl Client {
+    /// Takes a connection on, and watches it.
+    ///
+    /// # Errors
+    /// The system has no thread or descriptor left.
+    pub(crate) fn accept(exported: &Arc<Exported>, socket: OwnedFd) -> std::io::Result<()> {
+        let peer = squall_sys::peer::peer(socket.as_fd())?;
+        if let Err(refusal) = may_connect(exported, peer) {
+            refuse(&socket, refusal);
+            return Ok(());
+        }
+        let process = socket::process(socket.as_fd())?;
+        let client = Arc::new(Client {
+            // Relaxed: only the value matters.
+            number: NUMBER.fetch_add(1, Ordering::Relaxed) + 1,
+            peer,
+            exported: exported.clone(),
+            socket,
+            process,
+            open: OnceLock::new(),
+            dead: AtomicBool::new(false),
+            rights: AtomicU64::new(u64::MAX),
+            workers: AtomicUsize::new(0),
+            wanted: AtomicUsize::new(0),
+            values: Mutex::default(),
+            token: OnceLock::new(),
+        });
+        lock(&exported.clients, "the list of an export's clients").push(Arc::downgrade(&client));
+        let token = watch::add(client.clone())?;
+        let _ = client.token.set(token);
+        Ok(())
+    }
+
+    /// Number of slots; zero before the hello.
+    fn slots(&self) -> u32 {
+        self.open.get().map_or(0, |open| open.segment.slots())
+    }
+
+    pub(super) fn segment(&self) -> &Segment {
+        &self.open.get().expect("a slot is asked for after the hello").segment
+    }
+
+    pub(super) fn desk(&self, slot: u32) -> &Desk {
+        let open = self.open.get().expect("a slot is asked for after the hello");
+        &open.desks[(slot / REGION_SLOTS) as usize].0[(slot % REGION_SLOTS) as usize]
+    }
+
+    /// Whether one more worker may serve it.
+    pub(super) fn may_have_worker(&self) -> bool {
+        self.workers.load(Ordering::Relaxed) < self.exported.settings.workers
+    }
+
+    /// Wakes the workers that wait in its slots.
+    pub(super) fn wake_workers(&self) {
+        for slot in (0..self.slots()).filter(|slot| self.desk(*slot).is_taken()) {
+            Kernel.wake(self.segment().slot(slot).words().call);
+        }
+    }
+
+    /// Whether the caller's process is there and the connection is not ended.
+    pub(crate) fn is_connected(&self) -> bool {
+        !self.dead.load(Ordering::Relaxed)
+    }
+
+    /// Methods that this caller may call, as bits.
+    pub(crate) fn rights(&self) -> u64 {
+        self.rights.load(Ordering::Relaxed) & self.exported.rights()
+    }
+
+    /// Changes them. Calls that run go on.
+    pub(crate) fn change_rights(&self, change: impl Fn(u64) -> u64) {
+        // Relaxed: only the value matters.
+        let _ = self.rights.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |rights| Some(change(rights)));
+    }
+
+    /// Calls served.
+    pub(crate) fn calls(&self) -> u64 {
+        let Some(open) = self.open.get() else { return 0 };
+        open.desks.iter().flat_map(|desks| &desks.0).map(|desk| u64::from(desk.last().get())).sum()
+    }
+
+    /// Ends the connection. Calls that run are ended as soon as their method returns.
+    pub(crate) fn end(&self) {
+        self.dead.store(true, Ordering::Relaxed);
+        if let Some(token) = self.token.get() {
+            watch::end(*token);
+        }
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// The value of this type that belongs to the client, made by `make` if there is none.
+    pub(crate) fn value<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        let key = TypeId::of::<T>();
+        let find = |values: &Values| values.get(&key).cloned().and_then(|value| value.downcast::<T>().ok());
+        if let Some(found) = find(&lock(&self.values, "the values of a client")) {
+            return found;
+        }
+        // The users' code runs without the lock. The first value counts.
+        let made: Arc<T> = Arc::new(make());
+        let mut values = lock(&self.values, "the values of a client");
+        let first = find(&values);
+        first.unwrap_or_else(|| {
+            values.insert(key, made.clone());
+            made
+        })
+    }
+
+    /// Answers the first message.
+    fn welcome(&self, hello: &Hello) -> Result<(), Refusal> {
+        let exported = &self.exported;
+        if !exported.is_open() {
+            return Err(Refusal::Ended);
+        }
+        if hello.interface != exported.interface || hello.schema != exported.schema {
+            return Err(Refusal::Schema);
+        }
+        let regions = hello.regions;
+        let bytes = layout::segment_bytes(regions).ok_or(Refusal::Malformed)?;
+        let (memory, file) =
+            squall_sys::shared::SharedMemory::create(bytes).map_err(|_| Refusal::Busy)?;
+        let segment = Segment::new(memory, regions);
+        segment.prepare();
+        let desks = (0..regions).map(|_| Desks(std::array::from_fn(|_| Desk::new()))).collect();
+        if self.open.set(Open { segment, desks }).is_err() {
+            return Err(Refusal::Malformed);
+        }
+        let welcome = Welcome { object: exported.external_id().bits(), methods: self.rights(), regions: hello.regions };
+        let frame = Frame::Welcome(welcome).encode().map_err(|_| Refusal::Malformed)?;
+        socket::send(self.socket.as_fd(), &frame, &[file.as_fd()]).map_err(|_| Refusal::Busy)
+    }
+
+    fn told(self: &Arc<Self>, frame: Frame<'_>) -> Next {
+        match frame {
+            Frame::Hello(hello) => match self.welcome(&hello) {
+                Ok(()) => Next::Watch,
+                Err(refusal) => {
+                    refuse(&self.socket, refusal);
+                    self.over()
+                }
+            },
+            Frame::Wake(Wake { slot }) if slot < self.slots() => {
+                workers::send(self, slot);
+                Next::Watch
+            }
+            // A frame that no caller sends.
+            _ => self.over(),
+        }
+    }
+
+    fn over(&self) -> Next {
+        self.dead.store(true, Ordering::Relaxed);
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+        Next::End
+    }
+}
+
+fn may_connect(exported: &Exported, peer: Peer) -> Result<(), Refusal> {
+    if !exported.is_open() {
+        return Err(Refusal::Ended);
+    }
+    if let Some(users) = &exported.settings.users {
+        let own = rustix::process::geteuid().as_raw();
+        if peer.uid != 0 && peer.uid != own && !users.contains(&peer.uid) {
+            return Err(Refusal::Denied);
+        }
+    }
+    if exported.clients().len() >= exported.settings.clients {
+        return Err(Refusal::Busy);
+    }
+    Ok(())
+}
+
+fn refuse(socket: &OwnedFd, refusal: Refusal) {
+    // The caller may be gone; then nobody needs the reason.
+    if let Ok(frame) = Frame::Refusal(refusal).encode() {
+        let _ = socket::send(socket.as_fd(), &frame, &[]);
+    }
+}
+
+impl Source for Client {
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        std::iter::once(self.socket.as_fd()).chain(self.process.as_ref().map(AsFd::as_fd)).collect()
+    }
+
+    /// One frame at a time, so that a caller who sends many delays nobody.
+    fn ready(self: Arc<Self>) -> Next {
+        let mut buffer = [0; FRAME_BYTES_MAX];
+        let packet = match socket::receive(self.socket.as_fd(), &mut buffer) {
+            Ok(Some(packet)) => packet,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let ended = self.process.as_ref().is_some_and(|process| socket::is_readable(process.as_fd()));
+                return if ended { self.over() } else { Next::Watch };
+            }
+            Ok(None) | Err(_) => return self.over(),
+        };
+        // Descriptors of a caller are of no use here, and close at the end.
+        match Frame::decode(&buffer[..packet.bytes]) {
+            Ok(frame) => self.told(frame),
+            Err(error) => {
+                let version = matches!(error, FrameError::Version(_));
+                refuse(&self.socket, if version { Refusal::Version } else { Refusal::Malformed });
+                self.over()
+            }
+        }
+    }
+
+    fn drained(&self) -> bool {
+        self.dead.store(true, Ordering::Relaxed);
+        if self.workers.load(Ordering::Relaxed) == 0 {
+            return true;
+        }
+        self.wake_workers();
+        false
+    }
+}

@@ -1,0 +1,63 @@
+//! The codes of a reply.
+
+use squall_core::{CallErrorKind, Transport};
+
+use crate::client::Failed;
+use crate::remote::Unserved;
+
+/// The method ran; its result follows.
+pub(crate) const DONE: u32 = 0;
+pub(crate) const DESTROYED: u32 = 1;
+pub(crate) const REFUSED: u32 = 2;
+pub(crate) const PANICKED: u32 = 3;
+pub(crate) const DENIED: u32 = 4;
+pub(crate) const NO_SUCH_OBJECT: u32 = 5;
+pub(crate) const TOO_LARGE: u32 = 6;
+pub(crate) const MALFORMED: u32 = 7;
+pub(crate) const UNSUPPORTED: u32 = 8;
+/// The server ended the connection.
+pub(crate) const PEER_GONE: u32 = 9;
+
+/// The codes of failures between the processes.
+const TRANSPORT: [(u32, Transport); 9] = [
+    (PANICKED, Transport::Panicked),
+    (DENIED, Transport::Denied),
+    (NO_SUCH_OBJECT, Transport::NoSuchObject),
+    (TOO_LARGE, Transport::TooLarge),
+    (MALFORMED, Transport::Malformed),
+    (UNSUPPORTED, Transport::Unsupported),
+    (PEER_GONE, Transport::PeerGone),
+    (10, Transport::Deadline),
+    (11, Transport::Interrupted),
+];
+
+/// The code for a call without a result.
+pub(crate) fn code_of(unserved: &Unserved) -> u32 {
+    match unserved {
+        Unserved::Call(error) => match error.reason() {
+            CallErrorKind::Destroyed | CallErrorKind::NotThere => DESTROYED,
+            // The exported object is itself an imported one.
+            CallErrorKind::Transport(transport) => TRANSPORT
+                .iter()
+                .find(|(_, other)| *other == transport)
+                .map_or(MALFORMED, |(code, _)| *code),
+            _ => REFUSED,
+        },
+        Unserved::Malformed(malformed) if malformed.transport() == Transport::TooLarge => TOO_LARGE,
+        Unserved::Malformed(_) => MALFORMED,
+        Unserved::NoSuchMethod => UNSUPPORTED,
+    }
+}
+
+/// What a code means for the caller.
+pub(crate) fn outcome(code: u32) -> Result<(), Failed> {
+    match code {
+        DONE => Ok(()),
+        DESTROYED => Err(Failed::Destroyed),
+        REFUSED => Err(Failed::Refused),
+        code => {
+            let known = TRANSPORT.iter().find(|(known, _)| *known == code);
+            Err(Failed::Transport(known.map_or(Transport::Malformed, |(_, transport)| *transport)))
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The thread `squall-calls`: it watches the descriptors of listeners, connections and processes.
+//!
+//! Problem: a call needs no thread of its own, but somebody must answer a process that connects, send a worker
+//! to a slot without one, and notice that a peer has died.
+//! Idea: one thread of the process sleeps in epoll(7) on all of these descriptors.
+//!
+//! - I1. The thread exists exactly while a source does. A source is added only if the thread runs, so adding
+//!   one fails where no thread can be started, and nothing later does.
+//! - I2. The thread wakes only for a descriptor, except that it looks at ended sources each millisecond until
+//!   nobody sleeps in them any more. So a wake-up that a peer's write made useless is repeated.
+//! - I3. A source is called by this thread alone, and without a lock.
+//!
+//! Source: Gamsa et al. 1999, §6.1 (TO-17): the MetaPort, a port whose resources are reserved.
+
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use squall_sys::sync::{Condvar, Mutex, OnceLock, StdArc as Arc, lock, thread};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a source does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Watch,
+    End,
+}
+
+/// Something with descriptors to watch.
+pub(crate) trait Source: Send + Sync {
+    /// The descriptors. They stay the same while the source is watched.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+    /// A descriptor is readable or closed. Called again while that is so.
+    fn ready(self: Arc<Self>) -> Next;
+    /// The source has ended. Wakes whoever sleeps in it, and returns whether nobody does any more. Called
+    /// each millisecond until it returns true.
+    fn drained(&self) -> bool;
+}
+
+/// The number of a watched source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Token(u64);
+
+/// The token of the descriptor by which other threads wake the thread.
+const BELL: u64 = 0;
+
+struct Watch {
+    epoll: OwnedFd,
+    bell: OwnedFd,
+    state: Mutex<State>,
+    /// Tells that a call of [`Source::ready`] has ended.
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    sources: HashMap<u64, Arc<dyn Source>>,
+    ended: Vec<Arc<dyn Source>>,
+    /// Sources that leave `sources` now, and may go to `ended`.
+    ending: usize,
+    last: u64,
+    runs: bool,
+    /// The source whose [`Source::ready`] runs, and the thread.
+    called: Option<(u64, thread::ThreadId)>,
+}
+
+static WATCH: OnceLock<Watch> = OnceLock::new();
+
+fn watch() -> io::Result<&'static Watch> {
+    if let Some(watch) = WATCH.get() {
+        return Ok(watch);
+    }
+    let watch = Watch {
+        epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+        bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        state: Mutex::default(),
+        returned: Condvar::new(),
+    };
+    epoll::add(&watch.epoll, &watch.bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
+    Ok(WATCH.get_or_init(|| watch))
+}
+
+/// Watches a source.
+///
+/// # Errors
+/// The kernel has no descriptor or no thread left.
+pub(crate) fn add(source: Arc<dyn Source>) -> io::Result<Token> {
+    squall_sys::fork::arm();
+    let watch = watch()?;
+    let mut state = lock(&watch.state, LIST);
+    if !state.runs {
+        thread::Builder::new().name("squall-calls".into()).spawn(move || watch.run())?;
+        state.runs = true;
+    }
+    state.last += 1;
+    let token = state.last;
+    let mut added = Vec::new();
+    for descriptor in source.descriptors() {
+        if let Err(error) =
+            epoll::add(&watch.epoll, descriptor, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
+        {
+            added.into_iter().for_each(|descriptor| _ = epoll::delete(&watch.epoll, descriptor));
+            drop(state);
+            watch.ring();
+            return Err(error.into());
+        }
+        added.push(descriptor);
+    }
+    drop(added);
+    state.sources.insert(token, source);
+    Ok(Token(token))
+}
+
+/// Ends a source: when this returns, [`Source::ready`] runs no more. [`Source::drained`] may be called still.
+/// If nobody sleeps in the source, it is dropped here.
+pub(crate) fn end(token: Token) {
+    // In the child of a fork the thread does not exist, and the descriptors are the parent's too.
+    if squall_sys::fork::forked() {
+        return;
+    }
+    if let Some(watch) = WATCH.get() {
+        watch.end(token.0);
+        watch.ring();
+    }
+}
+
+const LIST: &str = "the list of watched descriptors";
+
+impl Watch {
+    fn ring(&self) {
+        // It fails only if it was rung already.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    fn end(&self, token: u64) {
+        let mut state = lock(&self.state, LIST);
+        let Some(source) = state.sources.remove(&token) else { return };
+        state.ending += 1;
+        source.descriptors().into_iter().for_each(|descriptor| _ = epoll::delete(&self.epoll, descriptor));
+        // A source that ends itself, or one of its kind, does not wait for itself.
+        let me = thread::current().id();
+        while state.called.is_some_and(|(called, by)| called == token && by != me) {
+            state = self.returned.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        drop(state);
+        let drained = source.drained();
+        let mut state = lock(&self.state, LIST);
+        state.ending -= 1;
+        if !drained {
+            state.ended.push(source);
+        }
+    }
+
+    fn run(&self) {
+        let mut events = Vec::with_capacity(64);
+        let mut draining = false;
+        loop {
+            let limit = draining.then(|| rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
+            events.clear();
+            // It fails if a signal came: then there is no event.
+            let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), limit.as_ref());
+            for event in &events {
+                self.tell(event.data.u64());
+            }
+            let Some(left) = self.drain() else { return };
+            draining = left;
+        }
+    }
+
+    fn tell(&self, token: u64) {
+        if token == BELL {
+            let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+            return;
+        }
+        let source = {
+            let mut state = lock(&self.state, LIST);
+            let Some(source) = state.sources.get(&token).cloned() else { return };
+            state.called = Some((token, thread::current().id()));
+            source
+        };
+        // A panic of the users' code, in the drop of a value, ends the source alone.
+        let next = catch_unwind(AssertUnwindSafe(|| source.ready())).unwrap_or(Next::End);
+        lock(&self.state, LIST).called = None;
+        self.returned.notify_all();
+        if next == Next::End {
+            self.end(token);
+        }
+    }
+
+    /// Looks at the ended sources. Returns whether some are left, or `None` if the thread ends.
+    fn drain(&self) -> Option<bool> {
+        let ended = std::mem::take(&mut lock(&self.state, LIST).ended);
+        let mut left = Vec::new();
+        for source in ended {
+            if source.drained() {
+                // The drop of a user's value may panic. That ends the value alone.
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(source)));
+            } else {
+                left.push(source);
+            }
+        }
+        let mut state = lock(&self.state, LIST);
+        state.ended.extend(left);
+        if state.ended.is_empty() && state.sources.is_empty() && state.ending == 0 {
+            state.runs = false;
+            return None;
+        }
+        Some(!state.ended.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_sys::sync::atomic::{AtomicU32, Ordering};
+    use std::os::fd::AsFd;
+
+    struct Pipe {
+        end: OwnedFd,
+        read: AtomicU32,
+        drained: AtomicU32,
+    }
+
+    impl Source for Pipe {
+        fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+            vec![self.end.as_fd()]
+        }
+
+        fn ready(self: Arc<Self>) -> Next {
+            match rustix::io::read(&self.end, &mut [0u8; 1]) {
+                Ok(0) | Err(_) => Next::End,
+                Ok(_) => {
+                    self.read.fetch_add(1, Ordering::Relaxed);
+                    Next::Watch
+                }
+            }
+        }
+
+        fn drained(&self) -> bool {
+            // Twice asked: the second time it says yes.
+            self.drained.fetch_add(1, Ordering::Relaxed) == 1
+        }
+    }
+
+    #[test]
+    fn a_source_is_told_of_each_byte_and_drained_at_the_end() {
+        let (end, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (end, other) = (OwnedFd::from(end), OwnedFd::from(other));
+        let pipe = Arc::new(Pipe { end, read: AtomicU32::new(0), drained: AtomicU32::new(0) });
+        add(pipe.clone()).unwrap();
+        rustix::io::write(&other, b"abc").unwrap();
+        drop(other);
+        while pipe.drained.load(Ordering::Relaxed) < 2 {
+            thread::yield_now();
+        }
+        assert_eq!(pipe.read.load(Ordering::Relaxed), 3);
+    }
+}

@@ -1,0 +1,302 @@
+//! Peers that keep to no protocol. They speak to the honest side through the format of segments and frames.
+
+use crate::common::{Shop, adds, kind, pair, shop, transport, until};
+use squall::Transport;
+use squall::call::__macro::Remote;
+use squall::call::frames::{FRAME_BYTES_MAX, Frame, Hello, Refusal, Wake, Welcome};
+use squall::call::layout::{BULK_BYTES, Slot, segment_bytes};
+use squall::call::{Export, ImportError, export_on, import_from, socket};
+use squall::{Interface, Owned};
+use squall_sys::shared::SharedMemory;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+/// The regions that a hostile client asks for.
+const REGIONS: u32 = 2;
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+/// A client that writes what it likes.
+struct Client {
+    socket: OwnedFd,
+    memory: SharedMemory,
+    object: u64,
+    _export: Export,
+}
+
+impl Client {
+    fn connect(object: &Owned<dyn Shop>) -> Client {
+        let (here, there) = pair();
+        let export = export_on(object.handle(), here).unwrap();
+        let hello = Hello {
+            interface: <dyn Shop as Interface>::NAME,
+            schema: <dyn Shop>::SCHEMA,
+            signature: <dyn Shop>::SIGNATURE,
+            regions: REGIONS,
+        };
+        socket::send(there.as_fd(), &Frame::Hello(hello).encode().unwrap(), &[]).unwrap();
+        let mut buffer = [0; FRAME_BYTES_MAX];
+        let packet = socket::receive_until(there.as_fd(), &mut buffer, soon()).unwrap().unwrap();
+        let Ok(Frame::Welcome(welcome)) = Frame::decode(&buffer[..packet.bytes]) else {
+            panic!("no welcome")
+        };
+        let memory =
+            SharedMemory::open(packet.descriptors[0].as_fd(), segment_bytes(REGIONS).unwrap()).unwrap();
+        Client { socket: there, memory, object: welcome.object, _export: export }
+    }
+
+    /// Writes the head of a call of `get`, which takes no harm from any argument.
+    fn prepare(&self, slot: Slot) {
+        self.memory.word(slot.object()).store(self.object as u32, SeqCst);
+        self.memory.word(slot.generation()).store((self.object >> 32) as u32, SeqCst);
+        self.memory.word(slot.method()).store(2, SeqCst);
+        self.memory.word(slot.length()).store(1, SeqCst);
+    }
+
+    fn ask(&self, slot: Slot) {
+        let wake = Frame::Wake(Wake { slot: slot.index() }).encode().unwrap();
+        let _ = socket::send(self.socket.as_fd(), &wake, &[]);
+    }
+
+    /// Waits until the server has answered the call with number 1, or hung up. Returns the status of an answer.
+    fn outcome(&self, slot: Slot) -> Option<u32> {
+        let mut buffer = [0; FRAME_BYTES_MAX];
+        loop {
+            if self.memory.word(slot.reply()).load(SeqCst) >> 2 == 1 {
+                return Some(self.memory.word(slot.status()).load(SeqCst));
+            }
+            match socket::receive(self.socket.as_fd(), &mut buffer) {
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// Values that break off-by-one checks, signs, lengths and flags.
+const VALUES: [u32; 14] =
+    [0, 1, 2, 3, 4, 5, 8, 192, 193, BULK_BYTES as u32, BULK_BYTES as u32 + 1, 1 << 30, 1 << 31, u32::MAX];
+
+#[test]
+fn hostile_values_in_each_word_of_a_call_are_answers_or_the_end_of_the_connection() {
+    let object = shop();
+    let slot = Slot::new(17, REGIONS).unwrap();
+    let words = [
+        slot.call(),
+        slot.reply(),
+        slot.worker_cpu(),
+        slot.caller_cpu(),
+        slot.object(),
+        slot.generation(),
+        slot.method(),
+        slot.length(),
+        slot.status(),
+        slot.reply_length(),
+    ];
+    let (mut answers, mut ends) = (0, 0);
+    for word in words {
+        for value in VALUES {
+            let client = Client::connect(&object);
+            client.prepare(slot);
+            client.memory.word(slot.call()).store(1 << 2, SeqCst);
+            client.memory.word(word).store(value, SeqCst);
+            // In some of these the server has no call to answer, or one that it answered already.
+            let answerable = client.memory.word(slot.call()).load(SeqCst) >> 2 == 1;
+            let answered_before = client.memory.word(slot.reply()).load(SeqCst) >> 2 == 1;
+            client.ask(slot);
+            if answerable && !answered_before {
+                match client.outcome(slot) {
+                    Some(_) => answers += 1,
+                    None => ends += 1,
+                }
+            }
+        }
+    }
+    assert!(answers > 60, "{answers} answers, {ends} ends");
+    // The server is whole.
+    object.open();
+    adds(object.handle(), 1, 1);
+    assert_eq!(Client::connect(&object).object & 1, 1);
+}
+
+#[test]
+fn a_call_of_another_object_method_or_length_has_its_own_status() {
+    let object = shop();
+    let status = |change: &dyn Fn(&Client, Slot)| {
+        let client = Client::connect(&object);
+        let slot = Slot::new(0, REGIONS).unwrap();
+        client.prepare(slot);
+        change(&client, slot);
+        client.memory.word(slot.call()).store(1 << 2, SeqCst);
+        client.ask(slot);
+        client.outcome(slot)
+    };
+    let [done, denied, no_object, malformed, unsupported] = [0, 4, 5, 7, 8].map(Some);
+    // The key "" is one byte: its length.
+    assert_eq!(status(&|_, _| ()), done);
+    for bit in [1, 2, 4, 8] {
+        let flip = |client: &Client, slot: Slot| _ = client.memory.word(slot.object()).fetch_xor(bit, SeqCst);
+        assert_eq!(status(&flip), no_object, "bit {bit} of the object");
+    }
+    assert_eq!(
+        status(&|client, slot| _ = client.memory.word(slot.generation()).fetch_add(1, SeqCst)),
+        no_object
+    );
+    assert_eq!(status(&|client, slot| client.memory.word(slot.method()).store(40, SeqCst)), unsupported);
+    assert_eq!(status(&|client, slot| client.memory.word(slot.method()).store(64, SeqCst)), denied);
+    assert_eq!(status(&|client, slot| client.memory.word(slot.length()).store(0, SeqCst)), malformed);
+    assert_eq!(status(&|client, slot| client.memory.word(slot.length()).store(2, SeqCst)), malformed);
+    let too_long = BULK_BYTES as u32 + 1;
+    assert_eq!(status(&|client, slot| client.memory.word(slot.length()).store(too_long, SeqCst)), malformed);
+}
+
+#[test]
+fn a_client_that_asks_for_workers_all_the_time_has_one_in_each_slot() {
+    let object = shop();
+    let client = Client::connect(&object);
+    let slot = Slot::new(3, REGIONS).unwrap();
+    client.prepare(slot);
+    client.memory.word(slot.method()).store(6, SeqCst);
+    client.memory.word(slot.length()).store(0, SeqCst);
+    client.memory.word(slot.call()).store(1 << 2, SeqCst);
+    for _ in 0..200 {
+        client.ask(slot);
+    }
+    until(|| object.waiting() == 1);
+    for _ in 0..200 {
+        client.ask(slot);
+    }
+    // A call of another slot is served, so all of these were read.
+    let other = Slot::new(4, REGIONS).unwrap();
+    client.prepare(other);
+    client.memory.word(other.call()).store(1 << 2, SeqCst);
+    client.ask(other);
+    assert_eq!(client.outcome(other), Some(0));
+    assert_eq!(object.waiting(), 1, "the call was served twice");
+    object.open();
+    assert_eq!(client.outcome(slot), Some(0));
+}
+
+#[test]
+fn a_frame_that_no_client_sends_ends_its_connection() {
+    let object = shop();
+    let welcome = Welcome { object: 1, methods: 1, regions: 1 };
+    let beyond = Frame::Wake(Wake { slot: REGIONS * 16 }).encode().unwrap();
+    let frames = [
+        b"nonsense".to_vec(),
+        Frame::Welcome(welcome).encode().unwrap(),
+        Frame::Refusal(Refusal::Ended).encode().unwrap(),
+        beyond,
+    ];
+    for frame in frames {
+        let client = Client::connect(&object);
+        socket::send(client.socket.as_fd(), &frame, &[]).unwrap();
+        let mut buffer = [0; FRAME_BYTES_MAX];
+        let end = loop {
+            match socket::receive_until(client.socket.as_fd(), &mut buffer, soon()) {
+                Ok(Some(_)) => {}
+                end => break end,
+            }
+        };
+        assert!(matches!(end, Ok(None)), "{end:?}");
+    }
+    adds(object.handle(), 1, 1);
+}
+
+/// What a hostile server sends in place of a welcome.
+fn answer_with(answer: impl FnOnce(&OwnedFd) + Send) -> ImportError {
+    let (here, there) = pair();
+    std::thread::scope(|scope| {
+        let server = scope.spawn(move || {
+            let mut buffer = [0; FRAME_BYTES_MAX];
+            socket::receive_until(here.as_fd(), &mut buffer, soon()).unwrap();
+            answer(&here);
+        });
+        let error = import_from::<dyn Shop>(there).map(drop).unwrap_err();
+        server.join().unwrap();
+        error
+    })
+}
+
+fn welcome(regions: u32) -> Vec<u8> {
+    Frame::Welcome(Welcome { object: 9, methods: u64::MAX, regions }).encode().unwrap()
+}
+
+#[test]
+fn a_welcome_without_the_right_segment_is_an_error() {
+    let regions = squall::machine().vp_limit() as u32;
+    let bytes = segment_bytes(regions).unwrap();
+    let unexpected = |error: ImportError| assert!(matches!(error, ImportError::Unexpected(_)), "{error}");
+    unexpected(answer_with(|socket| socket::send(socket.as_fd(), &welcome(regions), &[]).unwrap()));
+    unexpected(answer_with(|socket| {
+        let (_memory, file) = SharedMemory::create(bytes).unwrap();
+        socket::send(socket.as_fd(), &welcome(regions), &[file.as_fd(), file.as_fd()]).unwrap();
+    }));
+    unexpected(answer_with(|socket| {
+        let (_memory, file) = SharedMemory::create(bytes).unwrap();
+        socket::send(socket.as_fd(), &welcome(regions + 1), &[file.as_fd()]).unwrap();
+    }));
+    let refused = |error: ImportError| assert!(matches!(error, ImportError::System(_)), "{error}");
+    refused(answer_with(|socket| {
+        let (_memory, file) = SharedMemory::create(bytes - 4096).unwrap();
+        socket::send(socket.as_fd(), &welcome(regions), &[file.as_fd()]).unwrap();
+    }));
+    refused(answer_with(|socket| {
+        let file = rustix::fs::memfd_create("unsealed", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&file, bytes as u64).unwrap();
+        socket::send(socket.as_fd(), &welcome(regions), &[file.as_fd()]).unwrap();
+    }));
+    let closed = answer_with(|_| ());
+    assert!(matches!(closed, ImportError::Closed), "{closed}");
+    let frame = answer_with(|socket| socket::send(socket.as_fd(), b"HTTP/1.1 200", &[]).unwrap());
+    assert!(matches!(frame, ImportError::Frame(_)), "{frame}");
+    let refusal = answer_with(|socket| {
+        socket::send(socket.as_fd(), &Frame::Refusal(Refusal::Busy).encode().unwrap(), &[]).unwrap();
+    });
+    assert!(matches!(refusal, ImportError::Refused(Refusal::Busy)), "{refusal}");
+}
+
+/// A server that answers each call with this status and length.
+fn answers(status: u32, length: u32) -> squall::CallErrorKind {
+    let (here, there) = pair();
+    let regions = squall::machine().vp_limit() as u32;
+    let bytes = segment_bytes(regions).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut buffer = [0; FRAME_BYTES_MAX];
+            socket::receive_until(here.as_fd(), &mut buffer, soon()).unwrap();
+            let (memory, file) = SharedMemory::create(bytes).unwrap();
+            let slots = regions * 16;
+            for at in 0..slots {
+                memory.word(Slot::new(at, regions).unwrap().call()).store(2, SeqCst);
+            }
+            socket::send(here.as_fd(), &welcome(regions), &[file.as_fd()]).unwrap();
+            let packet = socket::receive_until(here.as_fd(), &mut buffer, soon()).unwrap().unwrap();
+            let Ok(Frame::Wake(Wake { slot })) = Frame::decode(&buffer[..packet.bytes]) else { panic!() };
+            let slot = Slot::new(slot, regions).unwrap();
+            memory.word(slot.status()).store(status, SeqCst);
+            memory.word(slot.reply_length()).store(length, SeqCst);
+            // Bytes that are no number.
+            memory.copy_in(slot.data(192).unwrap(), &[0xff; 192]);
+            let number = memory.word(slot.call()).load(SeqCst) >> 2;
+            memory.word(slot.reply()).store(number << 2, SeqCst);
+            squall_sys::futex::wake_shared(memory.word(slot.reply()), 1);
+            // Its end would be another answer.
+            let _ = socket::receive_until(here.as_fd(), &mut buffer, soon());
+        });
+        let imported = import_from::<dyn Shop>(there).unwrap();
+        let result = kind(imported.try_add(1));
+        drop(imported);
+        result
+    })
+}
+
+#[test]
+fn a_reply_that_no_server_sends_is_an_error() {
+    for (status, length) in [(0, 0), (0, 1), (0, 8), (0, 192), (0, 193), (0, 8_193), (0, u32::MAX), (77, 0)] {
+        assert_eq!(answers(status, length), transport(Transport::Malformed), "{status} {length}");
+    }
+}

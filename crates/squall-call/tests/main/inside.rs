@@ -1,0 +1,160 @@
+//! Calls whose server is a thread of this process.
+
+use crate::common::{Shop, adds, exported, kind, name, pair, shop, transport};
+use squall::call::{Export, ExportError, ExportOptions, ImportError, export, export_on, import, import_from};
+use squall::{CallErrorKind, Transport};
+use std::sync::{Arc, Mutex};
+
+#[test]
+fn an_imported_object_is_called_like_ones_own() {
+    let (object, _export, imported) = exported(&ExportOptions::new());
+    adds(imported.handle(), 3, 3);
+    adds(object.handle(), 4, 7);
+    adds(imported.handle(), 1, 8);
+    assert_eq!(imported.put("a", vec![1, 2]), None);
+    assert_eq!(imported.put("a", vec![3]), Some(vec![1, 2]));
+    assert_eq!(object.get("a"), Some(vec![3]));
+    // An error of the method is apart from one of the way.
+    assert_eq!(imported.try_sum(&[1, 0, 2]), Ok(Err(1)));
+    assert_eq!(imported.sum(&[1, 2]), Ok(3));
+}
+
+#[test]
+fn an_object_is_found_by_its_name_until_its_export_ends() {
+    let name = name("found");
+    let object = shop();
+    let exported = export(object.handle(), &name).unwrap();
+    assert_eq!(exported.name(), name);
+    let one = import::<dyn Shop>(&name).unwrap();
+    let two = import::<dyn Shop>(&name).unwrap();
+    adds(one.handle(), 1, 1);
+    adds(two.handle(), 1, 2);
+    assert!(matches!(export(object.handle(), &name), Err(ExportError::Taken { .. })));
+    drop(exported);
+    assert!(matches!(import::<dyn Shop>(&name), Err(ImportError::NoServer { .. })));
+    let gone = kind(one.try_add(1));
+    assert!(gone == transport(Transport::PeerGone) || gone == transport(Transport::NoSuchObject), "{gone:?}");
+    adds(object.handle(), 1, 3);
+}
+
+#[test]
+fn a_call_from_each_of_many_threads_is_served_once() {
+    let (object, _export, imported) = exported(&ExportOptions::new());
+    let calls = if cfg!(debug_assertions) { 200 } else { 2_000 };
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..calls).for_each(|_| _ = imported.add(1)));
+        }
+    });
+    adds(object.handle(), 0, 8 * calls);
+}
+
+#[test]
+fn a_panic_of_the_method_ends_its_call_alone() {
+    let (_object, _export, imported) = exported(&ExportOptions::new());
+    assert_eq!(kind(imported.try_panic()), transport(Transport::Panicked));
+    adds(imported.handle(), 1, 1);
+}
+
+#[test]
+fn a_destroyed_object_gives_its_own_error() {
+    let (object, _export, imported) = exported(&ExportOptions::new());
+    drop(object);
+    assert_eq!(kind(imported.try_add(1)), CallErrorKind::Destroyed);
+}
+
+#[test]
+fn rights_change_while_calls_come() {
+    let options = ExportOptions::new().deny("add");
+    let (_object, export, imported) = exported(&options);
+    assert_eq!(kind(imported.try_add(1)), transport(Transport::Denied));
+    export.allow("add").unwrap();
+    adds(imported.handle(), 1, 1);
+    let [client] = &export.clients()[..] else { panic!("one client") };
+    client.deny("add").unwrap();
+    assert_eq!(kind(imported.try_add(1)), transport(Transport::Denied));
+    assert_eq!(imported.get("a"), None);
+    client.allow("add").unwrap();
+    adds(imported.handle(), 1, 2);
+    export.deny("add").unwrap();
+    assert_eq!(kind(imported.try_add(1)), transport(Transport::Denied));
+    assert!(matches!(export.deny("none"), Err(ExportError::NoSuchMethod { .. })));
+    assert!(client.calls() >= 6);
+    client.disconnect();
+    assert_eq!(kind(imported.try_get("a")), transport(Transport::PeerGone));
+}
+
+#[test]
+fn a_server_knows_its_caller_and_keeps_state_for_it() {
+    let (object, export, imported) = exported(&ExportOptions::new());
+    assert_eq!(imported.who(), (std::process::id(), 1));
+    assert_eq!(imported.who(), (std::process::id(), 2));
+    assert!(squall::call::caller().is_none());
+    let (here, there) = pair();
+    let _other_export: Export = export_on(object.handle(), here).unwrap();
+    let other = import_from::<dyn Shop>(there).unwrap();
+    assert_eq!(other.who().1, 1, "another connection has its own state");
+    assert_eq!(export.clients()[0].uid(), rustix::process::geteuid().as_raw());
+}
+
+/// An object that calls another one while it is called.
+struct Back(Mutex<Option<Arc<squall::Owned<dyn Ping>>>>);
+
+#[squall::interface(remote)]
+trait Ping: Send + Sync {
+    fn ping(&self, depth: u32) -> u32;
+}
+
+impl Ping for Back {
+    fn ping(&self, depth: u32) -> u32 {
+        let next = self.0.lock().unwrap().clone();
+        if depth == 0 { 0 } else { 1 + next.expect("connected").ping(depth - 1) }
+    }
+}
+
+#[test]
+fn calls_nest_between_two_objects() {
+    let (one, two) = (Back(Mutex::new(None)), Back(Mutex::new(None)));
+    let (one, two) = (Arc::new(one), Arc::new(two));
+    struct Via(Arc<Back>);
+    impl Ping for Via {
+        fn ping(&self, depth: u32) -> u32 {
+            self.0.ping(depth)
+        }
+    }
+    let first = squall::shared::<dyn Ping, _>(Via(one.clone()));
+    let second = squall::shared::<dyn Ping, _>(Via(two.clone()));
+    let ((a, b), (c, d)) = (pair(), pair());
+    let _exports = (export_on(first.handle(), a).unwrap(), export_on(second.handle(), c).unwrap());
+    let far_first = Arc::new(import_from::<dyn Ping>(b).unwrap());
+    let far_second = Arc::new(import_from::<dyn Ping>(d).unwrap());
+    *one.0.lock().unwrap() = Some(far_second);
+    *two.0.lock().unwrap() = Some(far_first.clone());
+    // Each level needs a worker of its own. More levels than workers would wait for ever; there are 64 each.
+    assert_eq!(far_first.ping(20), 20);
+    *one.0.lock().unwrap() = None;
+    *two.0.lock().unwrap() = None;
+}
+
+#[test]
+fn an_interface_with_another_signature_is_refused_with_both() {
+    #[squall::interface(remote)]
+    trait Shop: Send + Sync {
+        fn add(&self, n: u32) -> u32;
+    }
+    #[squall::interface(remote)]
+    trait Other: Send + Sync {
+        fn add(&self, n: u64) -> u64;
+    }
+    let object = shop();
+    for wrong in [0, 1] {
+        let (here, there) = pair();
+        let _export = export_on(object.handle(), here).unwrap();
+        let error = if wrong == 0 {
+            import_from::<dyn Shop>(there).map(drop).unwrap_err()
+        } else {
+            import_from::<dyn Other>(there).map(drop).unwrap_err()
+        };
+        assert!(matches!(error, ImportError::OtherSchema { .. }), "{error}");
+    }
+}

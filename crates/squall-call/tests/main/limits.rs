@@ -1,0 +1,97 @@
+//! Limits: sizes, deadlines, slots, workers.
+
+use crate::common::{Shop, adds, exported, kind, transport, until};
+use squall::Transport;
+use squall::call::{ExportOptions, with_deadline};
+use std::time::Duration;
+
+#[test]
+fn eight_kilobytes_pass_each_way_and_more_is_an_error() {
+    let (_object, _export, imported) = exported(&ExportOptions::new());
+    // Around the end of the slot, and of its bulk area. A length takes up to two bytes.
+    for count in [0, 1, 180, 188, 189, 190, 191, 192, 193, 300, 8_000, 8_190] {
+        assert_eq!(imported.sum(&vec![1; count]), Ok(count as u64), "{count}");
+        assert_eq!(imported.bytes(count), vec![7; count], "{count}");
+    }
+    assert_eq!(kind(imported.try_sum(&[1; 8_192])), transport(Transport::TooLarge));
+    assert_eq!(kind(imported.try_bytes(8_192)), transport(Transport::TooLarge));
+    adds(imported.handle(), 1, 1);
+}
+
+#[test]
+fn a_call_ends_at_its_deadline_and_its_slot_is_used_again() {
+    let (object, _export, imported) = exported(&ExportOptions::new());
+    for _ in 0..3 {
+        let ended = with_deadline(Duration::from_millis(1), || imported.try_wait());
+        assert_eq!(kind(ended), transport(Transport::Deadline));
+    }
+    // The methods still run.
+    object.open();
+    // More calls than slots: those that were given up come back.
+    for n in 1..=200 {
+        adds(imported.handle(), 1, n);
+    }
+    let nested =
+        with_deadline(Duration::ZERO, || with_deadline(Duration::from_secs(60), || imported.try_wait()));
+    assert_eq!(kind(nested), transport(Transport::Deadline), "a nested limit only shortens");
+}
+
+#[test]
+fn more_calls_than_slots_wait_for_their_turn() {
+    let (object, _export, imported) = exported(&ExportOptions::new().calls_per_client(1_000));
+    let slots = 16 * squall::machine().vp_limit();
+    let callers = slots + 8;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..callers).map(|_| scope.spawn(|| imported.wait())).collect();
+        until(|| object.waiting() as usize == slots);
+        object.open();
+        let mut places: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        places.sort_unstable();
+        assert_eq!(places, (0..callers as u32).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn a_call_that_waits_for_a_slot_gets_one_that_was_given_up() {
+    let (object, _export, imported) = exported(&ExportOptions::new().calls_per_client(1_000));
+    let slots = 16 * squall::machine().vp_limit();
+    for _ in 0..slots {
+        let ended = with_deadline(Duration::from_millis(1), || imported.try_wait());
+        assert_eq!(kind(ended), transport(Transport::Deadline));
+    }
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| imported.add(1));
+        let ended = with_deadline(Duration::from_millis(1), || imported.try_add(1));
+        assert_eq!(kind(ended), transport(Transport::Deadline));
+        object.open();
+        assert_eq!(waits.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_client_has_no_more_workers_than_allowed_and_every_call_is_served() {
+    let (object, _export, imported) = exported(&ExportOptions::new().calls_per_client(2));
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..5).map(|_| scope.spawn(|| imported.wait())).collect();
+        until(|| object.waiting() == 2);
+        object.open();
+        threads.into_iter().for_each(|thread| assert!(thread.join().unwrap() < 5));
+    });
+    assert_eq!(object.waiting(), 5);
+}
+
+#[test]
+fn a_hoarding_client_leaves_workers_for_another() {
+    let (object, _export, imported) = exported(&ExportOptions::new().calls_per_client(3));
+    let (_other_object, _other_export, other) = exported(&ExportOptions::new());
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| imported.wait());
+        }
+        until(|| object.waiting() == 3);
+        for n in 1..50 {
+            adds(other.handle(), 1, n);
+        }
+        object.open();
+    });
+}
