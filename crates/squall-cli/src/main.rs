@@ -58,6 +58,9 @@ enum Command {
     Report(report::ReportArgs),
     /// Run a stress. On a violation, exit with 1 and print the command that replays it.
     Stress(stress::StressArgs),
+    /// Run a child process of the stress `calls`.
+    #[command(name = squall_stress::CALLS_CHILD, hide = true)]
+    StressCalls(stress::ChildArgs),
     /// Show the detected machine and the mode of each primitive.
     Info(info::InfoArgs),
     /// Watch and control the objects of a running program.
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Some(Command::Locality(args)) => locality::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Stress(args)) => stress::run(&args),
+        Some(Command::StressCalls(args)) => stress::run_child(&args),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Browse(args)) => browse::run(&args),

@@ -327,7 +327,8 @@ fn stress_list_names_the_stresses_one_on_a_line() {
             "maps",
             "dhash",
             "fork",
-            "bags"
+            "bags",
+            "calls"
         ]
     );
 }

@@ -11,10 +11,12 @@
 //! A null call carries 64 bytes in each direction. The server copies each request into private memory before
 //! it answers. The client checks each reply.
 //!
-//! Metrics of each subject: `p99_us`, of calls timed one by one. In `bulk-8k`, `null_ns` is a null call of the
-//! subject in the same slices, and `copies_ns` the time of two copies of 8 KiB. `extra_copies` is the time of a
-//! bulk call less that of a null call, in units of `copies_ns`.
+//! Metrics of each subject: `p99_us`, of calls timed one by one. In `bulk-8k`, `null_ns` is a null call of
+//! the subject in the same slices. `copies_ns` is the time of two copies of 8 KiB. `extra_copies` is the time
+//! of a bulk call less that of a null call, in units of `copies_ns`.
 //!
+//! - `squall` has one import, which all clients share. In `cross-hot` its server is placed on the next
+//!   processor. In `cross-asleep` it last ran there, and Squall brings it to the caller.
 //! - `futex` is a pair of words in shared memory, written by hand. Its sides sleep at once; those of
 //!   `futex-spin` poll for 20 us before they sleep.
 //! - `iceoryx2` is its request and response with its event service, and `iceoryx2-polled` without.
@@ -29,6 +31,7 @@ mod subject;
 use crate::case::{Case, PLAIN, Scale, Spec, Variant};
 #[cfg(not(feature = "rivals"))]
 use crate::case::{Missing, Setting, Subject};
+use crate::ours_call::SQUALL;
 use crate::rivals::calls::{futex, streams};
 #[cfg(feature = "rivals")]
 use crate::rivals::calls::{iceoryx, ipc_channels};
@@ -50,6 +53,7 @@ pub(super) static CASE: Case = Case {
         },
     ],
     subjects: &[
+        Spec::ours(SQUALL.name, |setting| calling(&SQUALL, setting)),
         Spec::rival(futex::FUTEX.name, |setting| calling(&futex::FUTEX, setting)),
         Spec::rival(futex::FUTEX_SPIN.name, |setting| calling(&futex::FUTEX_SPIN, setting)),
         Spec::rival(streams::PIPE.name, |setting| calling(&streams::PIPE, setting)),

@@ -10,13 +10,15 @@ use super::server::{Order, Server, go_to, places};
 use super::{BULK, CROSS_ASLEEP, CROSS_HOT};
 use crate::case::{Missing, Setting, SliceEnd, Subject, Worker};
 use crate::harness::{median, quantile};
-use crate::rivals::calls::{BULK_BYTES, Client, Form, Transport, futex, put_word, streams};
+use crate::ours_call::SQUALL;
+use crate::rivals::calls::{BULK_BYTES, Client, Connect, Form, Shared, Transport, futex, put_word, streams};
 #[cfg(feature = "rivals")]
 use crate::rivals::calls::{iceoryx, ipc_channels};
 use crate::uncounted::uncounted;
 
 /// All transports, for the serving process.
 pub(super) static TRANSPORTS: &[&Transport] = &[
+    &SQUALL,
     &futex::FUTEX,
     &futex::FUTEX_SPIN,
     &streams::PIPE,
@@ -38,6 +40,8 @@ const FIRST_CALLS: u64 = 8;
 
 struct Calling {
     transport: &'static Transport,
+    /// The connection of all clients, if they share one. Dropped before the server.
+    shared: Option<Box<dyn Shared>>,
     server: Server,
     form: Form,
     places: Vec<usize>,
@@ -73,10 +77,22 @@ pub(super) fn calling(transport: &'static Transport, setting: &Setting) -> Resul
     if crosses && places.len() < 2 {
         return Err(Missing("a server on another processor needs two processors".to_owned()));
     }
-    let server = if setting.counted { Ok(Server::Inside) } else { Server::start() };
+    let failed = |error| Missing(format!("the server cannot be started: {error}"));
+    let server = if setting.counted { Ok(Server::Inside) } else { Server::start() }.map_err(failed)?;
+    let shared = match transport.connect {
+        Connect::PerClient(_) => None,
+        Connect::Shared(connect) => {
+            // An idle server is brought to its caller.
+            let connected = connect(variant == CROSS_HOT, &mut |end| {
+                server.serve(Order { transport, form: Form::Null, place: places[0], end })
+            });
+            Some(connected.map_err(failed)?)
+        }
+    };
     Ok(Box::new(Calling {
         transport,
-        server: server.map_err(|error| Missing(format!("the server cannot be started: {error}")))?,
+        shared,
+        server,
         form: if variant == BULK { Form::Bulk } else { Form::Null },
         places,
         distance: usize::from(crosses),
@@ -89,9 +105,13 @@ impl Calling {
     /// Connects client `thread`, and makes everything that its first calls make.
     fn connect(&self, thread: usize, form: Form) -> io::Result<Line> {
         let place = self.places[(thread + self.distance) % self.places.len()];
-        let client = (self.transport.connect)(form, &mut |end| {
-            self.server.serve(Order { transport: self.transport, form, place, end })
-        })?;
+        let client = match (&self.shared, &self.transport.connect) {
+            (Some(shared), _) => shared.client(form),
+            (None, Connect::PerClient(connect)) => connect(form, &mut |end| {
+                self.server.serve(Order { transport: self.transport, form, place, end })
+            })?,
+            (None, Connect::Shared(_)) => return Err(io::Error::other("there is no connection")),
+        };
         let mut line =
             Line { client, form, request: vec![1; form.request_bytes()], reply: vec![0; form.reply_bytes()] };
         (0..FIRST_CALLS).for_each(|number| line.call(number));
@@ -152,7 +172,13 @@ impl Line {
 
 impl Subject for Calling {
     fn worker(&self, thread: usize) -> Worker<'_> {
-        go_to(self.places[thread % self.places.len()]);
+        let place = |distance| self.places[(thread + distance) % self.places.len()];
+        if self.shared.is_some() && self.distance > 0 {
+            // The server has last run elsewhere.
+            go_to(place(self.distance));
+            self.connect(thread, self.form).expect("the server cannot be reached");
+        }
+        go_to(place(0));
         let connect = |form| self.connect(thread, form).expect("the server cannot be reached");
         let mut line = connect(self.form);
         let compared = self.form == Form::Bulk && !self.counted;

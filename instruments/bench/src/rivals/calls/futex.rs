@@ -18,11 +18,11 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::futex;
 
 use super::streams::wrong_count;
-use super::{BULK_BYTES, Client, Form, LINE_BYTES, ServerEnd, Transport};
+use super::{BULK_BYTES, Client, Connect, Form, LINE_BYTES, ServerEnd, Start, Transport};
 
 pub(crate) static FUTEX: Transport = Transport {
     name: "futex",
-    connect: connect::<false>,
+    connect: Connect::PerClient(connect::<false>),
     serve: serve::<false>,
     polls: false,
     leaves_files: false,
@@ -31,7 +31,7 @@ pub(crate) static FUTEX: Transport = Transport {
 /// Both sides poll for [`SPIN`] before they sleep.
 pub(crate) static FUTEX_SPIN: Transport = Transport {
     name: "futex-spin",
-    connect: connect::<true>,
+    connect: Connect::PerClient(connect::<true>),
     serve: serve::<true>,
     polls: true,
     leaves_files: false,
@@ -169,10 +169,7 @@ impl<const SPINS: bool> Drop for Caller<SPINS> {
     }
 }
 
-fn connect<const SPINS: bool>(
-    form: Form,
-    start: &mut dyn FnMut(ServerEnd) -> io::Result<()>,
-) -> io::Result<Box<dyn Client>> {
+fn connect<const SPINS: bool>(form: Form, start: Start<'_>) -> io::Result<Box<dyn Client>> {
     let fd = memfd_create(c"squall-bench-futex", MemfdFlags::CLOEXEC)?;
     ftruncate(&fd, size_of::<Shared>() as u64)?;
     let caller = Caller::<SPINS> { shared: Mapping::new(&fd)?, form, number: 0 };

@@ -16,13 +16,13 @@ use iceoryx2::port::notifier::Notifier;
 use iceoryx2::prelude::{LogLevel, PortFactory as _, ServiceName, SignalHandlingMode, ipc, set_log_level};
 use iceoryx2::service::port_factory::request_response::PortFactory;
 
-use super::{BULK_BYTES, Client, Form, ServerEnd, Transport, put_word, word};
+use super::{BULK_BYTES, Client, Connect, Form, ServerEnd, Start, Transport, put_word, word};
 use crate::rivals::spin_or_yield;
 
 /// Request and response with the event service.
 pub(crate) static ICEORYX2: Transport = Transport {
     name: "iceoryx2",
-    connect: connect::<false>,
+    connect: Connect::PerClient(connect::<false>),
     serve: serve::<false>,
     polls: false,
     leaves_files: true,
@@ -31,7 +31,7 @@ pub(crate) static ICEORYX2: Transport = Transport {
 /// Request and response, polled.
 pub(crate) static ICEORYX2_POLLED: Transport = Transport {
     name: "iceoryx2-polled",
-    connect: connect::<true>,
+    connect: Connect::PerClient(connect::<true>),
     serve: serve::<true>,
     polls: true,
     leaves_files: true,
@@ -123,10 +123,7 @@ impl Drop for Caller {
     }
 }
 
-fn connect<const POLLS: bool>(
-    form: Form,
-    start: &mut dyn FnMut(ServerEnd) -> io::Result<()>,
-) -> io::Result<Box<dyn Client>> {
+fn connect<const POLLS: bool>(form: Form, start: Start<'_>) -> io::Result<Box<dyn Client>> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     // Relaxed: only the numbers matter.
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

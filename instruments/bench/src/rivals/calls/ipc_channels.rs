@@ -4,10 +4,15 @@ use std::io;
 
 use ipc_channel::ipc::{IpcBytesReceiver, IpcBytesSender, IpcOneShotServer, IpcSender, bytes_channel};
 
-use super::{Client, Form, ServerEnd, Transport};
+use super::{Client, Connect, Form, ServerEnd, Start, Transport};
 
-pub(crate) static IPC_CHANNEL: Transport =
-    Transport { name: "ipc-channel", connect, serve, polls: false, leaves_files: false };
+pub(crate) static IPC_CHANNEL: Transport = Transport {
+    name: "ipc-channel",
+    connect: Connect::PerClient(connect),
+    serve,
+    polls: false,
+    leaves_files: false,
+};
 
 /// The calling end: sends requests, and receives replies.
 type Ends = (IpcBytesSender, IpcBytesReceiver);
@@ -22,7 +27,7 @@ impl Client for Channels {
     }
 }
 
-fn connect(_: Form, start: &mut dyn FnMut(ServerEnd) -> io::Result<()>) -> io::Result<Box<dyn Client>> {
+fn connect(_: Form, start: Start<'_>) -> io::Result<Box<dyn Client>> {
     let (server, name) = IpcOneShotServer::<Ends>::new()?;
     start(ServerEnd { name, ..ServerEnd::default() })?;
     let (_, ends) = server.accept().map_err(io::Error::other)?;

@@ -15,8 +15,8 @@ use std::os::fd::OwnedFd;
 
 /// Bytes of a null call, in each direction.
 pub(crate) const LINE_BYTES: usize = 64;
-/// Bytes of the argument of a bulk call.
-pub(crate) const BULK_BYTES: usize = 8192;
+/// Bytes of the argument of a bulk call: 8 KiB, less the bytes of its encoded length.
+pub(crate) const BULK_BYTES: usize = 8192 - 8;
 
 /// The two methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,9 +105,9 @@ pub(crate) struct ServerEnd {
 pub(crate) struct Transport {
     /// Name of the subject.
     pub(crate) name: &'static str,
-    /// Makes a connection. Passes its serving end to the server through the closure.
+    /// Makes connections.
     pub(crate) connect: Connect,
-    /// Serves the calls of one connection until the client drops its end.
+    /// Serves the calls of one connection until its calling end is dropped.
     pub(crate) serve: fn(Form, ServerEnd) -> io::Result<()>,
     /// Whether it polls, so that it is compared only where the server has a processor of its own.
     pub(crate) polls: bool,
@@ -115,5 +115,20 @@ pub(crate) struct Transport {
     pub(crate) leaves_files: bool,
 }
 
-pub(crate) type Connect =
-    fn(Form, start: &mut dyn FnMut(ServerEnd) -> io::Result<()>) -> io::Result<Box<dyn Client>>;
+/// Passes the serving end of a connection to the server.
+pub(crate) type Start<'a> = &'a mut dyn FnMut(ServerEnd) -> io::Result<()>;
+
+/// Ways to connect. The clients are threads.
+#[derive(Debug)]
+pub(crate) enum Connect {
+    /// Makes a connection for one client.
+    PerClient(fn(Form, Start<'_>) -> io::Result<Box<dyn Client>>),
+    /// Makes a connection for all clients. The flag asks for a server on the processor after the client's.
+    Shared(fn(bool, Start<'_>) -> io::Result<Box<dyn Shared>>),
+}
+
+/// A connection of all clients.
+pub(crate) trait Shared: Send + Sync {
+    /// Makes a client for the calling thread.
+    fn client(&self, form: Form) -> Box<dyn Client>;
+}

@@ -3,16 +3,16 @@
 use std::io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::unix::net::UnixStream;
 
-use super::{Client, Form, ServerEnd, Transport};
+use super::{Client, Connect, Form, ServerEnd, Transport};
 
 pub(crate) static PIPE: Transport = Transport {
     name: "pipe",
-    connect: |_, start| {
+    connect: Connect::PerClient(|_, start| {
         let (requests, requests_to) = pipe()?;
         let (replies, replies_to) = pipe()?;
         start(ServerEnd { fds: vec![requests.into(), replies_to.into()], ..ServerEnd::default() })?;
         Ok(Box::new(Stream { from: replies, to: requests_to }))
-    },
+    }),
     serve: |form, end| {
         let Ok([requests, replies]) = <[_; 2]>::try_from(end.fds) else { return Err(wrong_count()) };
         serve(form, PipeReader::from(requests), PipeWriter::from(replies))
@@ -23,11 +23,11 @@ pub(crate) static PIPE: Transport = Transport {
 
 pub(crate) static UNIX_SOCKET: Transport = Transport {
     name: "unix-socket",
-    connect: |_, start| {
+    connect: Connect::PerClient(|_, start| {
         let (ours, theirs) = UnixStream::pair()?;
         start(ServerEnd { fds: vec![theirs.into()], ..ServerEnd::default() })?;
         Ok(Box::new(Stream { from: ours.try_clone()?, to: ours }))
-    },
+    }),
     serve: |form, end| {
         let Ok([socket]) = <[_; 1]>::try_from(end.fds) else { return Err(wrong_count()) };
         let socket = UnixStream::from(socket);
@@ -38,7 +38,7 @@ pub(crate) static UNIX_SOCKET: Transport = Transport {
 };
 
 /// The error of an order with a wrong number of descriptors.
-pub(super) fn wrong_count() -> io::Error {
+pub(crate) fn wrong_count() -> io::Error {
     io::Error::other("the order has a wrong number of descriptors")
 }
 
