@@ -1,7 +1,7 @@
 //! The bodies of the child processes: clients of the parent's object, and servers of an object of their own.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -37,7 +37,9 @@ impl Part {
     pub(super) fn arguments(&self) -> Vec<String> {
         let role = if self.serves { "server" } else { "client" };
         let manner = if self.hostile { "hostile" } else { "honest" };
-        [role, manner].map(str::to_owned).into_iter()
+        [role, manner]
+            .map(str::to_owned)
+            .into_iter()
             .chain([self.threads.to_string(), self.seed.to_string(), self.name.clone()])
             .collect()
     }
@@ -59,14 +61,16 @@ impl Part {
 /// # Errors
 /// The arguments are not those of a child, or the system refuses something.
 pub fn child(arguments: &[String]) -> Result<(), String> {
-    let part = Part::parse(arguments).ok_or("the arguments are not those of a child of `squall stress calls`")?;
+    let part =
+        Part::parse(arguments).ok_or("the arguments are not those of a child of `squall stress calls`")?;
     end_with_parent().map_err(|error| error.to_string())?;
     if part.serves { serve(&part) } else { call(&part) }
 }
 
 fn serve(part: &Part) -> Result<(), String> {
     let object: Owned<dyn Account> = squall::shared(Keeper(Arc::new(Ledger::new(None))));
-    let export = ExportOptions::new().export(object.handle(), &part.name).map_err(|error| error.to_string())?;
+    let export =
+        ExportOptions::new().export(object.handle(), &part.name).map_err(|error| error.to_string())?;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         if part.hostile {

@@ -1,14 +1,14 @@
 //! Stress of calls between processes: clients and servers are killed at any moment, and some are hostile.
 //!
-//! Promised (`squall-call`): a method runs once for each call that returns its result, and at most once for a
-//! call that fails. A call of a killed process ends with an error. A hostile peer harms its own calls alone.
-//! Nothing remains of a connection after either process has ended.
+//! Promised (`squall-call`): a method runs once for each call that returns its result, and at most once for
+//! a call that fails. A call of a killed process ends with an error. A hostile peer harms its own calls
+//! alone. After either process has ended, the other keeps no trace of the connection.
 //!
-//! - I1. Random choices come from the run's seed. The scheduler's choices, and so the moment at which a process
-//!   dies, do not.
+//! - I1. Random choices come from the run's seed. The scheduler's choices do not, such as the moment at which
+//!   a process dies.
 //! - I2. This process exports an object that counts calls for each process and thread. Clients are child
-//!   processes (`child`), and tell each call that has returned. After a client's death the counts must agree,
-//!   but for the call that the death interrupted.
+//!   processes (`child`). They tell each call that has returned. After a client's death the counts must
+//!   agree, but for the call that the death interrupted.
 //! - I3. This process calls objects of other child processes, which are killed during its calls.
 //! - I4. A hostile child writes random words into all of the memory that it shares (`scribble`). Its own calls
 //!   are not judged.
@@ -124,7 +124,11 @@ fn run(run: &Run) -> Result<Report, Violation> {
             scope.spawn(move || {
                 let mut rng = run.rng(index + 1);
                 while !world.is_over() {
-                    let made = if index % 2 == 0 { with_client(world, &mut rng) } else { with_server(world, &mut rng) };
+                    let made = if index % 2 == 0 {
+                        with_client(world, &mut rng)
+                    } else {
+                        with_server(world, &mut rng)
+                    };
                     made.unwrap_or_else(|what| world.fail(what));
                 }
             });
@@ -215,7 +219,8 @@ fn change_rights(world: &World<'_>, exported: &Export) {
         let mine = exported.clients().into_iter().find(|client| client.pid() == Some(std::process::id()));
         let one = if rng.one_in(2) { mine } else { None };
         let deny = || one.as_ref().map_or_else(|| exported.deny("guarded"), |client| client.deny("guarded"));
-        let allow = || one.as_ref().map_or_else(|| exported.allow("guarded"), |client| client.allow("guarded"));
+        let allow =
+            || one.as_ref().map_or_else(|| exported.allow("guarded"), |client| client.allow("guarded"));
         if !world.is_broken(Break::IgnoreRights)
             && let Err(error) = deny()
         {
@@ -274,9 +279,11 @@ fn with_client(world: &World<'_>, rng: &mut Rng) -> Result<(), String> {
     if part.hostile {
         return Ok(());
     }
-    let told = ended.diary.threads.iter().map(|told| {
-        (told.done.load(Ordering::Relaxed), told.unsure.load(Ordering::Relaxed))
-    });
+    let told = ended
+        .diary
+        .threads
+        .iter()
+        .map(|told| (told.done.load(Ordering::Relaxed), told.unsure.load(Ordering::Relaxed)));
     for (thread, (done, unsure)) in told.enumerate() {
         let ran = runs.as_ref().map_or(0, |runs| runs[thread].load(Ordering::Relaxed));
         if !(done..=done + unsure + 1).contains(&ran) {

@@ -1,7 +1,6 @@
 //! Child processes: this program again, in another role. A child ends when its parent does, in any way.
 //!
-//! A child tells its progress in bytes on its standard output, so that nothing that it said is lost when it is
-//! killed.
+//! A child tells its progress in bytes on its standard output. So its news outlives it.
 
 use std::io::{self, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -87,7 +86,7 @@ impl Diary {
 pub(super) struct Voice(Mutex<()>);
 
 impl Voice {
-    /// Tells news. The child ends if nobody listens.
+    /// Tells news. The child ends if its parent has closed the pipe.
     pub(super) fn tell(&self, news: News, thread: usize) {
         let _alone = lock(&self.0);
         let bytes = [news as u8, thread as u8];
