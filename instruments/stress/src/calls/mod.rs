@@ -10,8 +10,8 @@
 //!   processes (`child`). They tell each call that has returned. After a client's death the counts must
 //!   agree, but for the call that the death interrupted.
 //! - I3. This process calls objects of other child processes, which are killed during its calls.
-//! - I4. A hostile child writes random words into all of the memory that it shares (`scribble`). Its own calls
-//!   are not judged.
+//! - I4. A hostile child writes random words into all of the memory that it shares (`scribble`). Its own
+//!   calls are not judged.
 //! - I5. At the end this process has no descriptor and no mapping more than before.
 //! - I6. Each planned break must end the run with a violation (`breaks`).
 
