@@ -125,6 +125,7 @@ fn peer() {
             // The parent kills this process once it could connect.
             let _waits = std::io::read_to_string(std::io::stdin());
         }
+        "impostor" => impostor(name),
         "leave-socket-to-child" => {
             let socket = connect();
             let mut child = command("keep-open", name);
@@ -425,6 +426,40 @@ fn a_name_is_free_again_after_its_server_was_killed() {
     assert!(matches!(receive(&socket), Ok(None) | Err(_)));
     assert_eq!(socket::process(socket.as_fd()).unwrap_err().kind(), ErrorKind::ConnectionReset);
     drop(socket::listen(&name).unwrap());
+}
+
+/// Takes the name of an export of root, and waits until its standard input ends.
+fn impostor(name: &str) {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+    let address = SocketAddrUnix::new_abstract_name(format!("squall-call/0/{name}").as_bytes()).unwrap();
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    rustix::net::bind(&socket, &address).unwrap();
+    rustix::net::listen(&socket, 1).unwrap();
+    let _waits = std::io::read_to_string(std::io::stdin());
+}
+
+#[test]
+fn the_kernel_tells_the_user_of_a_server_that_took_the_name_of_another() {
+    const NOBODY: u32 = 65534;
+    // Only root can start the process of another user, and only if that user can read this program.
+    if user() != 0 {
+        return;
+    }
+    let name = name_of("impostor");
+    let mut command = command("impostor", &name);
+    std::os::unix::process::CommandExt::uid(&mut command, NOBODY);
+    let Ok(mut child) = command.stdin(Stdio::piped()).spawn() else { return };
+    let socket = loop {
+        if let Ok(socket) = socket::connect(0, &name, never()) {
+            break socket;
+        }
+        assert!(child.try_wait().unwrap().is_none(), "the impostor ended");
+        std::thread::yield_now();
+    };
+    let peer = squall_sys::peer::peer(socket.as_fd()).unwrap();
+    assert_eq!((peer.pid, peer.uid), (Some(child.id()), NOBODY));
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]
