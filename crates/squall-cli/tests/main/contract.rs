@@ -50,6 +50,7 @@ fn list_names_the_cases_one_on_a_line() {
         "id-pool",
         "page-pool",
         "call-process",
+        "call-counter",
     ] {
         assert!(names.contains(&case), "{case} is not in {names:?}");
     }

@@ -35,7 +35,7 @@ use crate::ours_call::SQUALL;
 use crate::rivals::calls::{futex, streams};
 #[cfg(feature = "rivals")]
 use crate::rivals::calls::{iceoryx, ipc_channels};
-use subject::calling;
+pub(super) use subject::calling;
 
 pub use server::{CALL_SERVER, call_server};
 

@@ -10,7 +10,7 @@ use super::server::{Order, Server, go_to, places};
 use super::{BULK, CROSS_ASLEEP, CROSS_HOT};
 use crate::case::{Missing, Setting, SliceEnd, Subject, Worker};
 use crate::harness::{median, quantile};
-use crate::ours_call::SQUALL;
+use crate::ours_call::{ARRAY, ATOMIC, LOCKED, PADDED, SQUALL};
 use crate::rivals::calls::{BULK_BYTES, Client, Connect, Form, Shared, Transport, futex, put_word, streams};
 #[cfg(feature = "rivals")]
 use crate::rivals::calls::{iceoryx, ipc_channels};
@@ -19,6 +19,10 @@ use crate::uncounted::uncounted;
 /// All transports, for the serving process.
 pub(super) static TRANSPORTS: &[&Transport] = &[
     &SQUALL,
+    &LOCKED,
+    &ATOMIC,
+    &ARRAY,
+    &PADDED,
     &futex::FUTEX,
     &futex::FUTEX_SPIN,
     &streams::PIPE,
@@ -62,7 +66,10 @@ struct Figures {
 }
 
 /// Makes the subject that calls through `transport`.
-pub(super) fn calling(transport: &'static Transport, setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+pub(in crate::cases) fn calling(
+    transport: &'static Transport,
+    setting: &Setting,
+) -> Result<Box<dyn Subject>, Missing> {
     let variant = setting.variant.name;
     if transport.polls && variant != CROSS_HOT {
         return Err(Missing::no_part());
