@@ -88,6 +88,8 @@ pub mod rcu {
 #[cfg(feature = "call")]
 pub mod call {
     pub use squall_call::*;
+}
+
 /// Calls that travel: a closure runs on a processor of another cluster, and its result comes back.
 pub mod ship {
     pub use squall_objects::ship::*;

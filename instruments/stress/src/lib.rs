@@ -12,6 +12,7 @@
 mod adapt;
 mod alloc;
 mod bags;
+mod calls;
 mod dhash;
 mod fork;
 mod locks;
@@ -27,6 +28,7 @@ mod swap;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use calls::{COMMAND as CALLS_CHILD, child as calls_child};
 use rng::Rng;
 pub use run::{Report, Run, Stress, Violation};
 
@@ -45,6 +47,7 @@ pub const STRESSES: &[Stress] = &[
     dhash::STRESS,
     fork::STRESS,
     bags::STRESS,
+    calls::STRESS,
     ship::STRESS,
 ];
 

@@ -5,6 +5,8 @@ mod alloc;
 mod bag;
 pub(crate) mod browse;
 pub(crate) mod call;
+mod call_counter;
+pub(crate) mod call_process;
 pub(crate) mod cell;
 mod cluster_size;
 mod counter;
@@ -37,6 +39,8 @@ use crate::case::Case;
 
 static CASES: &[&Case] = &[
     &call::CASE,
+    &call_process::CASE,
+    &call_counter::CASE,
     &counter::CASE,
     &miss::CASE,
     &lifecycle::CASE,
