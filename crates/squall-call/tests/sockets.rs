@@ -1,5 +1,5 @@
 //! Tests of sockets and frames with a peer in another process, honest and hostile.
-#![cfg(all(target_os = "linux", not(miri)))]
+#![cfg(all(target_os = "linux", not(miri), not(loom)))]
 
 #[path = "../../squall-machine/tests/main/this_program.rs"]
 mod this_program;
