@@ -7,6 +7,17 @@ use squall_core::{CallError, Handle, Interface};
 use crate::codec::{Malformed, Reader, Writer};
 
 /// An interface that other processes can call. `#[squall::interface(remote)]` implements it.
+///
+/// ```
+/// use squall::call::Remote;
+///
+/// #[squall::interface(remote)]
+/// trait Hits: Send + Sync {
+///     fn add(&self, n: u64);
+///     fn total(&self) -> u64;
+/// }
+/// assert_eq!(<dyn Hits>::SIGNATURE, "Hits{add(u64)->();total()->u64};version=1");
+/// ```
 #[diagnostic::on_unimplemented(
     message = "other processes cannot call `{Self}`",
     label = "not marked `#[squall::interface(remote)]`",

@@ -7,9 +7,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use squall_call::__macro::{Full, Reader, Sink, Unserved, Writer};
 use squall_call::Remote;
@@ -48,6 +50,8 @@ impl Sink for Message {
 /// A port without a process behind it.
 pub(crate) struct Port<I: ?Sized> {
     served: Handle<I>,
+    /// The bytes that a hostile process answers to every call.
+    answer: Option<Vec<u8>>,
 }
 
 impl<I: ?Sized + Remote> Port<I> {
@@ -64,7 +68,11 @@ impl<I: ?Sized + Remote> Port<I> {
         };
         let mut message = Message(Vec::new());
         write(&mut Writer::new(&mut message)).map_err(|malformed| failed(malformed.transport()))?;
-        let result = served(self.served, method, &message.0).map_err(|unserved| match unserved {
+        let result = match &self.answer {
+            Some(answer) => Ok(answer.clone()),
+            None => served(self.served, method, &message.0),
+        };
+        let result = result.map_err(|unserved| match unserved {
             Unserved::NoSuchMethod => failed(Transport::Unsupported),
             Unserved::Malformed(malformed) => failed(malformed.transport()),
             Unserved::Call(error) if error.reason() == CallErrorKind::Destroyed => {
@@ -112,6 +120,7 @@ trait Kinds: Send + Sync {
     fn numbers(&self, a: u8, b: i128, c: f64) -> (u8, i128, f64);
     fn text(&self, a: &str, b: String, c: Option<&str>) -> String;
     fn bytes(&self, a: &[u8], b: Vec<u8>, c: Box<[u8]>) -> Vec<u8>;
+    fn path(&self, a: &Path) -> PathBuf;
     fn slices(&self, a: &[u64], b: &[Point], c: &[String]) -> u64;
     fn values(&self, a: &Point, b: &VecDeque<Point>, c: &[i32; 2], d: &Option<Box<Point>>) -> Vec<Point>;
     fn cow<'a, 'b: 'a>(&self, a: Cow<'a, str>, b: &'b str, c: (&'a str, u8)) -> Cow<'static, str>;
@@ -124,10 +133,10 @@ trait Kinds: Send + Sync {
     fn boxed(&self, n: usize) -> Box<[u8]>;
     #[blocking]
     fn r#type(&self, r#type: u8) -> u8 {
-        r#type + 1
+        r#type.wrapping_add(1)
     }
     fn difference(&self, (a, b): (u8, u8)) -> u8 {
-        a - b
+        a.wrapping_sub(b)
     }
     #[cfg(any())]
     fn absent(&self, types: Missing);
@@ -161,9 +170,12 @@ impl Kinds for Here {
     fn bytes(&self, a: &[u8], b: Vec<u8>, c: Box<[u8]>) -> Vec<u8> {
         [a, &b, &c].concat()
     }
+    fn path(&self, a: &Path) -> PathBuf {
+        a.join("b")
+    }
     fn slices(&self, a: &[u64], b: &[Point], c: &[String]) -> u64 {
         self.note(format!("{a:?}{b:?}{c:?}"));
-        a.iter().sum()
+        a.iter().fold(0, |sum, n| sum.wrapping_add(*n))
     }
     fn values(&self, a: &Point, b: &VecDeque<Point>, c: &[i32; 2], d: &Option<Box<Point>>) -> Vec<Point> {
         let mut all: Vec<_> = b.iter().cloned().collect();
@@ -176,7 +188,7 @@ impl Kinds for Here {
         Cow::Owned(format!("{a}{b}{}", c.0))
     }
     fn map(&self, a: BTreeMap<String, Point>) -> BTreeMap<String, i32> {
-        a.into_iter().map(|(key, point)| (key, point.x + point.y)).collect()
+        a.into_iter().map(|(key, point)| (key, point.x.wrapping_add(point.y))).collect()
     }
     fn halved(&self, n: u64) -> Result<u64, Failure> {
         if n.is_multiple_of(2) { Ok(n / 2) } else { Err(Failure::Odd(n)) }
@@ -204,7 +216,7 @@ impl Kinds for Here {
 /// An object, and an object that reaches it through a port.
 fn both() -> (Owned<dyn Kinds>, Owned<dyn Kinds>) {
     let object = shared(Here::default());
-    let imported = shared(Port::<dyn Kinds> { served: object.handle() });
+    let imported = shared(Port::<dyn Kinds> { served: object.handle(), answer: None });
     (object, imported)
 }
 
@@ -216,6 +228,7 @@ fn every_kind_of_argument_and_result_passes() {
     assert_eq!(kinds.numbers(255, i128::MIN, 0.5), (255, i128::MIN, 0.5));
     assert_eq!(kinds.text("a", "b".into(), Some("c")), "abSome(\"c\")");
     assert_eq!(kinds.bytes(&[1, 2], vec![3], Box::new([4])), [1, 2, 3, 4]);
+    assert_eq!(kinds.path(Path::new("a")), Path::new("a/b"));
     let points = [Point { x: 1, y: -2 }, Point { x: 3, y: 4 }];
     assert_eq!(kinds.slices(&[5, 6], &points, &["t".into()]), 11);
     let boxed = Some(Box::new(points[1].clone()));
@@ -297,6 +310,31 @@ fn hostile_arguments_are_errors_and_do_not_reach_the_object() {
     assert_eq!(calls, 0);
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 4 } else { 200 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// Neither end panics. An answer is read as the type of the result, or rejected.
+    #[test]
+    fn any_bytes_are_served_and_read_without_a_panic(bytes in prop::collection::vec(0..10u8, 0..40)) {
+        let (object, _) = both();
+        for method in 0..<dyn Kinds>::METHODS.len() as u32 {
+            let _ = served(object.handle(), method, &bytes);
+        }
+        let imported = shared(Port { served: object.handle(), answer: Some(bytes) });
+        let kinds: Handle<dyn Kinds> = imported.handle();
+        let _ = kinds.try_text("", String::new(), None);
+        let _ = kinds.try_bytes(&[], Vec::new(), Box::new([]));
+        let _ = kinds.try_map(BTreeMap::new());
+        let _ = kinds.carried_bytes(1);
+        let _ = kinds.bytes_or_failure(1);
+        let _ = kinds.try_maybe_bytes(1);
+    }
+}
+
 #[test]
 fn errors_of_the_transport_go_where_the_method_can_carry_them() {
     let (object, imported) = both();
@@ -364,6 +402,7 @@ fn the_expansion_keeps_its_meaning_in_any_scope() {
         }
     }
     let object = shared::<dyn Scoped, _>(One);
-    let imported = shared::<dyn Scoped, _>(crate::Port::<dyn Scoped> { served: object.handle() });
+    let imported =
+        shared::<dyn Scoped, _>(crate::Port::<dyn Scoped> { served: object.handle(), answer: None });
     assert_eq!(imported.get(1, &[2], ::std::vec![3]), 6);
 }

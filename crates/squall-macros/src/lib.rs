@@ -80,7 +80,7 @@ use proc_macro::TokenStream;
 ///
 /// | type | the object gets |
 /// |---|---|
-/// | argument `&str` or `&[u8]` | a borrow of the received message |
+/// | argument `&str`, `&[u8]` or `&Path` | a borrow of the received message |
 /// | argument `&[T]` | a borrow of a `Vec<T>` |
 /// | argument `&T` | a borrow of a `T` |
 /// | any other argument | a value, which may borrow from the message, as `Option<&str>` does |

@@ -9,6 +9,7 @@
 //!   `Result<T, CallError>`: its success is encoded as a `T`, and its error is an error of the call.
 
 use std::marker::PhantomData;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize, de};
 use squall_core::CallError;
@@ -254,6 +255,17 @@ impl InPlace for str {
     }
 
     fn get<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Malformed> {
+        reader.get()
+    }
+}
+
+/// The path must be valid UTF-8.
+impl InPlace for Path {
+    fn put(&self, writer: &mut Writer<'_>) -> Result<(), Malformed> {
+        writer.put(self)
+    }
+
+    fn get<'a>(reader: &mut Reader<'a>) -> Result<&'a Path, Malformed> {
         reader.get()
     }
 }

@@ -1,15 +1,16 @@
 //! An interface with an implementation, and servers in children of this process.
 
-use squall::call::{ExportOptions, ImportOptions};
-use squall::{Handle, Owned};
+use squall_call::{ExportOptions, ImportOptions};
+use squall_core::{Handle, Owned};
+use squall_macros::interface;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex};
 
-/// What a test does through another process.
-#[squall::interface(remote)]
+/// The methods that tests call in another process.
+#[interface(crate = crate::facade, remote)]
 pub(crate) trait Shop: Send + Sync {
     /// Adds to a counter; returns the sum.
     fn add(&self, n: u64) -> u64;
@@ -96,7 +97,7 @@ impl Shop for Counter {
     }
 
     fn who(&self) -> (u32, u32) {
-        let caller = squall::call::caller().expect("this runs in a call");
+        let caller = squall_call::caller().expect("this runs in a call");
         let count = caller.value(|| AtomicU32::new(0));
         (caller.pid().unwrap_or(0), count.fetch_add(1, Ordering::SeqCst) + 1)
     }
@@ -104,16 +105,16 @@ impl Shop for Counter {
 
 /// An object of this process.
 pub(crate) fn shop() -> Owned<dyn Shop> {
-    squall::shared::<dyn Shop, _>(Counter::default())
+    squall_core::shared::<dyn Shop, _>(Counter::default())
 }
 
 /// The ends of a socket pair as calls need it.
 pub(crate) fn pair() -> (OwnedFd, OwnedFd) {
-    squall::call::socket_pair().unwrap()
+    squall_call::socket_pair().unwrap()
 }
 
 /// An object, its export on one end of a pair, and its import from the other.
-pub(crate) fn exported(options: &ExportOptions) -> (Owned<dyn Shop>, squall::call::Export, Owned<dyn Shop>) {
+pub(crate) fn exported(options: &ExportOptions) -> (Owned<dyn Shop>, squall_call::Export, Owned<dyn Shop>) {
     let object = shop();
     let (here, there) = pair();
     let export = options.export_on(object.handle(), here).unwrap();
@@ -167,12 +168,14 @@ pub(crate) fn until(done: impl Fn() -> bool) {
 }
 
 /// The kind of error of a call.
-pub(crate) fn kind<T: std::fmt::Debug>(result: Result<T, squall::CallError>) -> squall::CallErrorKind {
+pub(crate) fn kind<T: std::fmt::Debug>(
+    result: Result<T, squall_core::CallError>,
+) -> squall_core::CallErrorKind {
     result.unwrap_err().reason()
 }
 
-pub(crate) fn transport(transport: squall::Transport) -> squall::CallErrorKind {
-    squall::CallErrorKind::Transport(transport)
+pub(crate) fn transport(transport: squall_core::Transport) -> squall_core::CallErrorKind {
+    squall_core::CallErrorKind::Transport(transport)
 }
 
 /// Calls `add` and checks that the object is the expected one.

@@ -1,12 +1,12 @@
 //! Peers that keep to no protocol. They speak to the honest side through the format of segments and frames.
 
 use crate::common::{Shop, adds, kind, pair, shop, transport, until};
-use squall::Transport;
-use squall::call::__macro::Remote;
-use squall::call::frames::{FRAME_BYTES_MAX, Frame, Hello, Refusal, Wake, Welcome};
-use squall::call::layout::{BULK_BYTES, Slot, segment_bytes};
-use squall::call::{Export, ImportError, export_on, import_from, socket};
-use squall::{Interface, Owned};
+use squall_call::__macro::Remote;
+use squall_call::frames::{FRAME_BYTES_MAX, Frame, Hello, Refusal, Wake, Welcome};
+use squall_call::layout::{BULK_BYTES, Slot, segment_bytes};
+use squall_call::{Export, ImportError, export_on, import_from, socket};
+use squall_core::Transport;
+use squall_core::{Interface, Owned};
 use squall_sys::shared::SharedMemory;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
@@ -227,7 +227,7 @@ fn welcome(regions: u32) -> Vec<u8> {
 
 #[test]
 fn a_welcome_without_the_right_segment_is_an_error() {
-    let regions = squall::machine().vp_limit() as u32;
+    let regions = squall_machine::machine().vp_limit() as u32;
     let bytes = segment_bytes(regions).unwrap();
     let unexpected = |error: ImportError| assert!(matches!(error, ImportError::Unexpected(_)), "{error}");
     unexpected(answer_with(|socket| socket::send(socket.as_fd(), &welcome(regions), &[]).unwrap()));
@@ -260,9 +260,9 @@ fn a_welcome_without_the_right_segment_is_an_error() {
 }
 
 /// A server that answers each call with this status and length.
-fn answers(status: u32, length: u32) -> squall::CallErrorKind {
+fn answers(status: u32, length: u32) -> squall_core::CallErrorKind {
     let (here, there) = pair();
-    let regions = squall::machine().vp_limit() as u32;
+    let regions = squall_machine::machine().vp_limit() as u32;
     let bytes = segment_bytes(regions).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || {

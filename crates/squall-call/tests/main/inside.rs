@@ -1,8 +1,9 @@
 //! Calls whose server is a thread of this process.
 
 use crate::common::{Shop, adds, exported, kind, name, pair, shop, transport};
-use squall::call::{Export, ExportError, ExportOptions, ImportError, export, export_on, import, import_from};
-use squall::{CallErrorKind, Transport};
+use squall_call::{Export, ExportError, ExportOptions, ImportError, export, export_on, import, import_from};
+use squall_core::{CallErrorKind, Transport};
+use squall_macros::interface;
 use std::sync::{Arc, Mutex};
 
 #[test]
@@ -89,7 +90,7 @@ fn a_server_knows_its_caller_and_keeps_state_for_it() {
     let (object, export, imported) = exported(&ExportOptions::new());
     assert_eq!(imported.who(), (std::process::id(), 1));
     assert_eq!(imported.who(), (std::process::id(), 2));
-    assert!(squall::call::caller().is_none());
+    assert!(squall_call::caller().is_none());
     let (here, there) = pair();
     let _other_export: Export = export_on(object.handle(), here).unwrap();
     let other = import_from::<dyn Shop>(there).unwrap();
@@ -98,9 +99,9 @@ fn a_server_knows_its_caller_and_keeps_state_for_it() {
 }
 
 /// An object that calls another one while it is called.
-struct Back(Mutex<Option<Arc<squall::Owned<dyn Ping>>>>);
+struct Back(Mutex<Option<Arc<squall_core::Owned<dyn Ping>>>>);
 
-#[squall::interface(remote)]
+#[interface(crate = crate::facade, remote)]
 trait Ping: Send + Sync {
     fn ping(&self, depth: u32) -> u32;
 }
@@ -122,8 +123,8 @@ fn calls_nest_between_two_objects() {
             self.0.ping(depth)
         }
     }
-    let first = squall::shared::<dyn Ping, _>(Via(one.clone()));
-    let second = squall::shared::<dyn Ping, _>(Via(two.clone()));
+    let first = squall_core::shared::<dyn Ping, _>(Via(one.clone()));
+    let second = squall_core::shared::<dyn Ping, _>(Via(two.clone()));
     let ((a, b), (c, d)) = (pair(), pair());
     let _exports = (export_on(first.handle(), a).unwrap(), export_on(second.handle(), c).unwrap());
     let far_first = Arc::new(import_from::<dyn Ping>(b).unwrap());
@@ -138,11 +139,11 @@ fn calls_nest_between_two_objects() {
 
 #[test]
 fn an_interface_with_another_signature_is_refused_with_both() {
-    #[squall::interface(remote)]
+    #[interface(crate = crate::facade, remote)]
     trait Shop: Send + Sync {
         fn add(&self, n: u32) -> u32;
     }
-    #[squall::interface(remote)]
+    #[interface(crate = crate::facade, remote)]
     trait Other: Send + Sync {
         fn add(&self, n: u64) -> u64;
     }

@@ -1,8 +1,8 @@
 //! Limits: sizes, deadlines, slots, workers.
 
 use crate::common::{Shop, adds, exported, kind, transport, until};
-use squall::Transport;
-use squall::call::{ExportOptions, with_deadline};
+use squall_call::{ExportOptions, with_deadline};
+use squall_core::Transport;
 use std::time::Duration;
 
 #[test]
@@ -39,7 +39,7 @@ fn a_call_ends_at_its_deadline_and_its_slot_is_used_again() {
 #[test]
 fn more_calls_than_slots_wait_for_their_turn() {
     let (object, _export, imported) = exported(&ExportOptions::new().calls_per_client(1_000));
-    let slots = 16 * squall::machine().vp_limit();
+    let slots = 16 * squall_machine::machine().vp_limit();
     let callers = slots + 8;
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..callers).map(|_| scope.spawn(|| imported.wait())).collect();
@@ -54,7 +54,7 @@ fn more_calls_than_slots_wait_for_their_turn() {
 #[test]
 fn a_call_that_waits_for_a_slot_gets_one_that_was_given_up() {
     let (object, _export, imported) = exported(&ExportOptions::new().calls_per_client(1_000));
-    let slots = 16 * squall::machine().vp_limit();
+    let slots = 16 * squall_machine::machine().vp_limit();
     for _ in 0..slots {
         let ended = with_deadline(Duration::from_millis(1), || imported.try_wait());
         assert_eq!(kind(ended), transport(Transport::Deadline));

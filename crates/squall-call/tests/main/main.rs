@@ -6,3 +6,11 @@ mod hostile;
 mod inside;
 mod limits;
 mod processes;
+
+/// The hidden modules of the façade, which the attribute `#[interface]` names.
+mod facade {
+    pub(crate) use squall_core::__macro;
+    pub(crate) mod call {
+        pub(crate) use squall_call::__macro;
+    }
+}

@@ -1,8 +1,8 @@
 //! Calls whose server is another process.
 
 use crate::common::{Server, Shop, adds, kind, name, shop, transport, until};
-use squall::call::{ImportError, export, import};
-use squall::{CallErrorKind, Transport};
+use squall_call::{ImportError, export, import};
+use squall_core::{CallErrorKind, Transport};
 
 /// Not a test: the body of a server's process.
 #[test]
@@ -79,7 +79,7 @@ fn a_killed_client_leaves_nothing_with_the_server() {
     until(|| export.clients().is_empty());
     // Its calls still run, and end.
     object.open();
-    until(|| squall::call::caller().is_none() && object.waiting() == 3);
+    until(|| squall_call::caller().is_none() && object.waiting() == 3);
     adds(object.handle(), 1, 1);
 }
 
