@@ -2,13 +2,16 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![doc = include_str!("../README.md")]
 
+#[cfg(not(loom))]
 mod codec;
 #[doc(hidden)]
 pub mod frames;
 #[doc(hidden)]
 pub mod layout;
+#[cfg(not(loom))]
 mod remote;
 
+#[cfg(not(loom))]
 pub use remote::Remote;
 
 // The protocols. Loom and Miri check them without the kernel's part.
@@ -33,7 +36,9 @@ with_kernel! {
     mod status;
     mod watch;
 
-    pub use client::{ImportError, ImportInfo, ImportOptions, import, import_from, imports, with_deadline};
+    pub use client::{
+        ImportError, ImportInfo, ImportOptions, disconnect, import, import_from, imports, with_deadline,
+    };
     pub use frames::{FrameError, Refusal};
     pub use server::{
         Caller, Export, ExportError, ExportInfo, ExportOptions, caller, export, export_on, exports, workers,
@@ -49,16 +54,17 @@ with_kernel! {
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+#[cfg(all(not(loom), any(not(target_os = "linux"), miri)))]
 mod elsewhere;
 
 /// Not public: the items that the macro's expansion uses.
+#[cfg(not(loom))]
 #[doc(hidden)]
 pub mod __macro {
-    #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+    #[cfg(all(target_os = "linux", not(miri)))]
     pub use crate::client::Port;
     pub use crate::codec::*;
-    #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+    #[cfg(any(not(target_os = "linux"), miri))]
     pub use crate::elsewhere::Port;
     pub use crate::remote::{Remote, Unserved};
 }

@@ -60,17 +60,18 @@ impl Region {
     /// Frees the slots that were given up, and whose reply has come since.
     #[cold]
     fn take_back(&self, replied: impl Fn(usize, Number) -> bool) {
-        // Acquire: pairs with the Release in `give_up`.
-        let given_up = self.given_up.load(Ordering::Acquire);
+        let given_up = self.given_up.load(Ordering::Relaxed);
         for at in (0..SLOTS).filter(|at| given_up & 1 << at != 0) {
-            if !replied(at, self.number(at)) {
+            // One thread clears the mark, and has the slot then (I2). Acquire: pairs with the Release in
+            // `give_up`.
+            let marks = self.given_up.fetch_and(!(1 << at), Ordering::Acquire);
+            if marks & 1 << at == 0 && !sites::TAKE_BACK.is_weak() {
                 continue;
             }
-            // One thread clears the mark, and frees the slot (I2). Its number stays as it was read, since
-            // nobody has the slot. Relaxed: the reads above are ordered by the Acquire of the marks.
-            let marks = self.given_up.fetch_and(!(1 << at), Ordering::Relaxed);
-            if marks & 1 << at != 0 || sites::TAKE_BACK.is_weak() {
+            if replied(at, self.number(at)) {
                 self.give(at);
+            } else {
+                self.give_up(at);
             }
         }
     }

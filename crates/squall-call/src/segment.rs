@@ -8,7 +8,7 @@ use squall_sys::sync::atomic::Ordering;
 
 use crate::codec::{Full, Sink};
 use crate::layout::{self, INLINE_BYTES, REGION_SLOTS, Slot as Offsets};
-use crate::slot::{self, Words};
+use crate::slot::Words;
 
 /// A mapped segment.
 #[derive(Debug)]
@@ -22,16 +22,6 @@ impl Segment {
     pub(crate) fn new(memory: SharedMemory, regions: u32) -> Segment {
         assert_eq!(Some(memory.len()), layout::segment_bytes(regions), "a segment of another size");
         Segment { memory, regions }
-    }
-
-    /// Server: writes the first value of each slot's `call`.
-    ///
-    /// It touches one page for each region.
-    pub(crate) fn prepare(&self) {
-        for index in 0..self.slots() {
-            // Relaxed: the caller learns of the segment by a message, later.
-            self.slot(index).words().call.store(slot::NEW, Ordering::Relaxed);
-        }
     }
 
     pub(crate) fn regions(&self) -> u32 {
@@ -60,6 +50,9 @@ pub(crate) struct Slot<'a> {
     offsets: Offsets,
 }
 
+/// Bit of a method's number: the caller serves a call itself meanwhile.
+pub(crate) const NESTED: u32 = 1 << 31;
+
 /// The head of a call: which method of which object, and the bytes of the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
@@ -75,7 +68,7 @@ impl<'a> Slot<'a> {
 
     /// Reads a word that the two words of the slot order.
     fn load(self, offset: usize) -> u32 {
-        // Relaxed: `arrived` and `answered` order it.
+        // Relaxed: `look` and `answered` order it.
         self.memory.word(offset).load(Ordering::Relaxed)
     }
 
@@ -98,7 +91,7 @@ impl<'a> Slot<'a> {
     pub(crate) fn head(self) -> Head {
         Head {
             object: u64::from(self.load(self.offsets.object())) | u64::from(self.load(self.offsets.generation())) << 32,
-            method: self.load(self.offsets.method()),
+            method: self.load(self.offsets.method()) & !NESTED,
             length: self.load(self.offsets.length()),
         }
     }
@@ -106,6 +99,11 @@ impl<'a> Slot<'a> {
     /// The processor on which the caller says that it runs.
     pub(crate) fn caller_cpu(self) -> Option<usize> {
         processor(self.load(self.offsets.caller_cpu()))
+    }
+
+    /// Whether the caller says that it serves a call itself.
+    pub(crate) fn is_nested(self) -> bool {
+        self.load(self.offsets.method()) & NESTED != 0
     }
 
     /// The processor on which the worker last said that it runs.
@@ -133,7 +131,7 @@ impl<'a> Slot<'a> {
     }
 
     /// Copies `length` bytes of data into `buffer`, and returns them; `None` if it cannot hold so many.
-    pub(crate) fn data<'b>(self, length: u32, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+    pub(crate) fn data(self, length: u32, buffer: &mut [u8]) -> Option<&[u8]> {
         let bytes = buffer.get_mut(..length as usize)?;
         self.memory.copy_out(self.offsets.data(length)?, bytes);
         Some(bytes)

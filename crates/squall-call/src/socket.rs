@@ -247,6 +247,34 @@ fn wait(socket: BorrowedFd<'_>, events: PollFlags, deadline: Instant) -> io::Res
     }
 }
 
+/// Receives the bytes of one packet into `buffer`, at once, and none of its descriptors. Returns `None` if the
+/// peer hung up, or sent a packet without bytes.
+///
+/// A descriptor of a hostile peer can block the thread that closes it. The kernel does not even install these.
+///
+/// # Errors
+/// `WouldBlock` if no packet is there. `InvalidData` if the packet did not fit `buffer`.
+pub fn receive_bytes(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    loop {
+        match rustix::net::recv(socket, &mut *buffer, RecvFlags::TRUNC) {
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok((_, 0)) => return Ok(None),
+            Ok((_, bytes)) if bytes > buffer.len() => return Err(ErrorKind::InvalidData.into()),
+            Ok((_, bytes)) => return Ok(Some(bytes)),
+        }
+    }
+}
+
+/// Opens a pidfd of a process: a child that was not waited for yet.
+///
+/// # Errors
+/// The error of pidfd_open(2).
+pub fn process_by_id(pid: u32) -> io::Result<OwnedFd> {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or(ErrorKind::InvalidInput)?;
+    Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
+}
+
 /// Returns whether a descriptor is readable, or hung up, now.
 pub fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -6,7 +6,8 @@ mod listener;
 mod workers;
 
 use squall_core::{Handle, Id};
-use squall_sys::sync::StdArc as Arc;
+use squall_sys::peer::Peer;
+use squall_sys::sync::{StdArc as Arc, Weak};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -20,8 +21,8 @@ use listener::Listener;
 
 /// Exports an object: processes of the same user, and of root, may import it by this name.
 ///
-/// The object stays this process's own. The export ends when the result is dropped, or when the object is
-/// destroyed: then callers get the error of a destroyed object.
+/// The object stays this process's own. The export ends when the result is dropped. If the object is destroyed
+/// first, callers get the error of a destroyed object.
 ///
 /// # Errors
 /// [`ExportError`]: the name is taken, or the system has no thread or descriptor left.
@@ -49,8 +50,8 @@ impl Default for ExportOptions {
 }
 
 impl ExportOptions {
-    /// The options of [`export`]: all methods, for processes of this user and of root, served on the caller's
-    /// processor.
+    /// The options of [`export`]: all methods, for processes of this user and of root. Calls are served on the
+    /// caller's processor, but those of another user on any one.
     pub fn new() -> ExportOptions {
         ExportOptions {
             settings: Settings {
@@ -92,22 +93,24 @@ impl ExportOptions {
         self
     }
 
-    /// At most so many calls of one connection run at a time; further ones wait. By default 64.
+    /// At most so many calls of one connection run at a time; further ones wait. By default 64. Calls that come
+    /// out of calls (A calls B, which calls A) have four times as many.
     pub fn calls_per_client(mut self, limit: usize) -> ExportOptions {
         self.settings.workers = limit.max(1);
         self
     }
 
-    /// Calls are served on these processors, instead of the caller's. A caller elsewhere spins before it
+    /// Calls are served on these processors, instead of the caller's. Threads that a method starts may run where
+    /// its worker may. A caller elsewhere spins before it
     /// sleeps, and so does its worker.
     pub fn processors(mut self, processors: &[usize]) -> ExportOptions {
         self.settings.processors = (!processors.is_empty()).then(|| processors.to_vec());
         self
     }
 
-    /// The time for which a worker waits for the next call of its slot. By default 200 ms.
+    /// The time for which a worker waits for the next call of its slot. By default 200 ms, at most a minute.
     pub fn idle(mut self, time: Duration) -> ExportOptions {
-        self.settings.idle = time;
+        self.settings.idle = time.min(Duration::from_secs(60));
         self
     }
 
@@ -139,7 +142,7 @@ impl ExportOptions {
         options.settings.users = None;
         let exported = options.prepare(handle, "(a socket)")?;
         socket::adopt(&socket)?;
-        Client::accept(&exported, socket)?;
+        Client::accept(&exported, socket, false)?;
         Ok(Export { exported, listener: None })
     }
 
@@ -185,10 +188,11 @@ impl Export {
 
     /// The open connections.
     pub fn clients(&self) -> Vec<Caller> {
-        self.exported.clients().into_iter().map(Caller).collect()
+        self.exported.clients().into_iter().map(Caller::from).collect()
     }
 
-    /// No caller may call this method from now on. Calls that run go on.
+    /// No caller may call this method from now on. Calls that run go on, and one that was checked before may
+    /// still begin.
     ///
     /// # Errors
     /// The interface has no such method.
@@ -223,71 +227,96 @@ impl Drop for Export {
 
 /// A connected process that calls an exported object.
 #[derive(Clone, Debug)]
-pub struct Caller(Arc<Client>);
+pub struct Caller {
+    number: u64,
+    peer: Option<Peer>,
+    /// Weak, so that a kept caller keeps no descriptor and no memory of an ended connection.
+    client: Weak<Client>,
+}
+
+impl From<Arc<Client>> for Caller {
+    fn from(client: Arc<Client>) -> Caller {
+        Caller { number: client.number, peer: client.peer, client: Arc::downgrade(&client) }
+    }
+}
 
 impl Caller {
     /// The number of the connection in this process.
     pub fn number(&self) -> u64 {
-        self.0.number
+        self.number
     }
 
-    /// The process, if it is visible in this pid namespace. The kernel vouches for it.
+    /// The process, as the kernel knows it. `None` if it is not visible in this pid namespace, or came over a
+    /// socket pair: there the kernel names the maker of the pair.
     pub fn pid(&self) -> Option<u32> {
-        self.0.peer.pid
+        self.peer?.pid
     }
 
-    /// The process's user. The kernel vouches for it.
-    pub fn uid(&self) -> u32 {
-        self.0.peer.uid
+    /// The process's user, as the kernel knows it. `None` for a socket pair.
+    pub fn uid(&self) -> Option<u32> {
+        Some(self.peer?.uid)
     }
 
-    /// The number of calls served for this connection. It wraps for each slot at 2^30.
+    /// The number of calls served for this connection. It wraps for each slot. 0 after the end.
     pub fn calls(&self) -> u64 {
-        self.0.calls()
+        self.client.upgrade().map_or(0, |client| client.calls())
     }
 
     /// Whether the connection is open.
     pub fn is_connected(&self) -> bool {
-        self.0.is_connected()
+        self.client.upgrade().is_some_and(|client| client.is_connected())
     }
 
-    /// The value of this type that the server keeps for this connection, made by `make` if there is none. It
-    /// is dropped after the connection's end.
+    /// The value of this type that the server keeps for this connection, made by `make` if there is none. After
+    /// the connection's end its values are dropped on a thread `squall-call-end`, and a new one is not kept.
     ///
+    /// # Cost
+    /// A lock, and a count on a line that all of the connection's workers share. Keep hot counts per processor
+    /// in the value.
     /// # Source
     /// Gamsa et al. 1999, §6 (AD-04): a server keeps state of one client local to it.
     pub fn value<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
-        self.0.value(make)
+        match self.client.upgrade().filter(|client| client.is_connected()) {
+            Some(client) => client.value(make),
+            None => Arc::new(make()),
+        }
     }
 
-    /// This process may not call this method from now on. Calls that run go on.
+    /// This connection may not call this method from now on. Calls that run go on, and one that was checked
+    /// before may still begin. The process can connect again: to keep it out, end the export or limit its users.
     ///
     /// # Errors
     /// The interface has no such method.
     pub fn deny(&self, method: &str) -> Result<(), ExportError> {
-        let bit = method_bit(self.0.exported.methods, method)?;
-        self.0.change_rights(|rights| rights & !bit);
-        Ok(())
+        self.change_right(method, |rights, bit| rights & !bit)
     }
 
-    /// This process may call this method again.
+    /// This connection may call this method again.
     ///
     /// # Errors
     /// The interface has no such method.
     pub fn allow(&self, method: &str) -> Result<(), ExportError> {
-        let bit = method_bit(self.0.exported.methods, method)?;
-        self.0.change_rights(|rights| rights | bit);
+        self.change_right(method, |rights, bit| rights | bit)
+    }
+
+    fn change_right(&self, method: &str, change: impl Fn(u64, u64) -> u64) -> Result<(), ExportError> {
+        let Some(client) = self.client.upgrade() else { return Ok(()) };
+        let bit = method_bit(client.exported.methods, method)?;
+        client.change_rights(|rights| change(rights, bit));
         Ok(())
     }
 
-    /// The methods that this process may not call.
+    /// The methods that this connection may not call.
     pub fn denied(&self) -> Vec<&'static str> {
-        denied(self.0.exported.methods, self.0.rights())
+        let Some(client) = self.client.upgrade() else { return Vec::new() };
+        denied(client.exported.methods, client.rights())
     }
 
-    /// Ends the connection. Calls of it return an error.
+    /// Ends the connection. Calls of it return an error, also those that run.
     pub fn disconnect(&self) {
-        self.0.end();
+        if let Some(client) = self.client.upgrade() {
+            client.end();
+        }
     }
 }
 
@@ -316,7 +345,7 @@ pub fn exports() -> Vec<ExportInfo> {
         name: exported.name.to_string(),
         interface: exported.interface,
         denied: denied(exported.methods, exported.rights()),
-        callers: exported.clients().into_iter().map(Caller).collect(),
+        callers: exported.clients().into_iter().map(Caller::from).collect(),
     };
     Exported::all().into_iter().map(info).collect()
 }
@@ -326,9 +355,14 @@ fn denied(methods: &[&'static str], rights: u64) -> Vec<&'static str> {
     methods.iter().enumerate().filter(|(at, _)| rights >> at & 1 == 0).map(|(_, name)| *name).collect()
 }
 
+/// Whether this thread serves a call.
+pub(crate) fn is_serving() -> bool {
+    workers::is_serving()
+}
+
 /// The process for which this thread serves a call of an exported object; `None` in any other code.
 pub fn caller() -> Option<Caller> {
-    workers::caller().map(Caller)
+    workers::caller().map(Caller::from)
 }
 
 /// The number of workers of this process that serve calls or wait for some, and of those that have no

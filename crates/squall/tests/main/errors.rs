@@ -56,7 +56,8 @@ fn errors_of_calls_of_other_processes_say_what_happened_and_the_remedy() {
             "the method panicked in the process of the object; the panic's message is in the output of that process",
         ),
         (
-            &Transport::Interrupted,
+            &Transport::Busy,
+            &Transport::Nested,
             "the wait for the process of the object was interrupted; call again if the method may run twice",
         ),
         (
