@@ -325,6 +325,10 @@ fn alone(role: &str, name: &str) {
 
 #[test]
 fn no_descriptor_remains_of_any_peer() {
+    if std::env::var_os("SQUALL_TEST_RUNNER").is_some() {
+        // User-mode emulation receives more descriptors than the program has room for, and keeps them open.
+        return;
+    }
     alone("books", &name_of("books"));
 }
 

@@ -8,7 +8,7 @@ use squall_history::rng::Rng;
 /// Calls `run` with random bytes.
 fn random(run: fn(&[u8])) {
     let first = std::env::var("SQUALL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1_u64);
-    for seed in first..first + if cfg!(miri) { 50 } else { 4_000 } {
+    for seed in first..first + if cfg!(miri) { 50 } else { 2_000 } {
         // Printed if the test fails.
         println!("SQUALL_SEED={seed}");
         let mut rng = Rng::new(seed, 0);
