@@ -14,27 +14,36 @@ mod remote;
 #[cfg(not(loom))]
 pub use remote::Remote;
 
-// The protocols. Loom and Miri check them without the kernel's part.
+// The protocols. Loom and Miri check them without the modules that need the kernel.
 #[cfg_attr(not(all(target_os = "linux", not(miri), not(loom))), allow(dead_code))]
 mod region;
 #[cfg_attr(not(all(target_os = "linux", not(miri), not(loom))), allow(dead_code))]
 mod slot;
 
-macro_rules! with_kernel {
-    ($($item:item)*) => {
-        $(#[cfg(all(target_os = "linux", not(miri), not(loom)))] $item)*
-    };
-}
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod client;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod segment;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod server;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod sleep;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+#[doc(hidden)]
+pub mod socket;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod status;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod watch;
 
-with_kernel! {
-    mod client;
-    mod segment;
-    mod server;
-    mod sleep;
-    #[doc(hidden)]
-    pub mod socket;
-    mod status;
-    mod watch;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub use client::{ImportError, ImportInfo, ImportOptions, import, import_from, imports, with_deadline};
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub use frames::{FrameError, Refusal};
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub use server::{
+    Caller, Export, ExportError, ExportInfo, ExportOptions, caller, export, export_on, exports, workers,
+};
 
     pub use client::{
         ImportError, ImportInfo, ImportOptions, disconnect, import, import_from, imports, with_deadline,
