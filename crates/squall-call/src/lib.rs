@@ -37,7 +37,9 @@ mod status;
 mod watch;
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-pub use client::{ImportError, ImportInfo, ImportOptions, import, import_from, imports, with_deadline};
+pub use client::{
+    ImportError, ImportInfo, ImportOptions, disconnect, import, import_from, imports, with_deadline,
+};
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use frames::{FrameError, Refusal};
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
@@ -45,22 +47,23 @@ pub use server::{
     Caller, Export, ExportError, ExportInfo, ExportOptions, caller, export, export_on, exports, workers,
 };
 
-    pub use client::{
-        ImportError, ImportInfo, ImportOptions, disconnect, import, import_from, imports, with_deadline,
-    };
-    pub use frames::{FrameError, Refusal};
-    pub use server::{
-        Caller, Export, ExportError, ExportInfo, ExportOptions, caller, export, export_on, exports, workers,
-    };
-
-    /// Makes the two ends of a socket for [`export_on`] and [`import_from`]. They close on exec; give one to a
-    /// child as its standard input.
-    ///
-    /// # Errors
-    /// The system has no descriptor left.
-    pub fn socket_pair() -> std::io::Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)> {
-        socket::pair()
-    }
+/// Makes a pair of connected sockets, for [`export_on`] and [`import_from`]. Both close on exec. To connect a
+/// child process, make one of them its standard input.
+///
+/// # Errors
+/// Those of socketpair(2), for example if this process has too many open files.
+/// # Examples
+/// ```no_run
+/// use std::process::{Command, Stdio};
+///
+/// let (here, there) = squall::call::socket_pair()?;
+/// let child = Command::new("decoder").stdin(Stdio::from(there)).spawn()?;
+/// // Now export an object on `here`, or import one from it. The child does the other.
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub fn socket_pair() -> std::io::Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)> {
+    socket::pair()
 }
 
 #[cfg(all(not(loom), any(not(target_os = "linux"), miri)))]

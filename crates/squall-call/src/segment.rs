@@ -93,7 +93,8 @@ impl<'a> Slot<'a> {
     /// Worker: reads the head of a call.
     pub(crate) fn head(self) -> Head {
         Head {
-            object: u64::from(self.load(self.offsets.object())) | u64::from(self.load(self.offsets.generation())) << 32,
+            object: u64::from(self.load(self.offsets.object()))
+                | u64::from(self.load(self.offsets.generation())) << 32,
             method: self.load(self.offsets.method()) & !NESTED,
             length: self.load(self.offsets.length()),
         }

@@ -306,7 +306,11 @@ impl Source for Client {
     /// One frame at a time, so that a caller with many frames delays no other one.
     fn ready(self: Arc<Self>) -> Next {
         // Only a hello is long.
-        if self.open.get().is_some() { self.read(&mut [0; 64]) } else { self.read(&mut vec![0; FRAME_BYTES_MAX]) }
+        if self.open.get().is_some() {
+            self.read(&mut [0; 64])
+        } else {
+            self.read(&mut vec![0; FRAME_BYTES_MAX])
+        }
     }
 
     fn limit(&self) -> Option<Instant> {

@@ -3,8 +3,8 @@
 use rustix::fs::{Mode, OFlags};
 use squall_sys::sync::{Mutex, StdArc as Arc, lock, thread};
 use std::io::ErrorKind;
-use std::time::Duration;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use super::ExportError;
 use super::client::Client;
