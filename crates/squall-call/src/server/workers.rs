@@ -129,7 +129,7 @@ fn place(job: Job) {
         return;
     }
     if pool.workers < LIMIT {
-        let name = job.processor.map_or("squall-call".into(), |processor| format!("squall-call-{processor}"));
+        let name = job.processor.map_or("squall-call-any".into(), |processor| format!("squall-call-{processor}"));
         let given = job.clone();
         if thread::Builder::new().name(name).spawn(move || work(given)).is_ok() {
             pool.workers += 1;
