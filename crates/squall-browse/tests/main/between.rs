@@ -1,13 +1,19 @@
 //! Objects that are called between processes. Both ends are in this process.
 
 use crate::common::{Program, hits};
-use squall::call::{Export, ExportOptions, import_from, socket_pair};
-use squall::{CallErrorKind, Handle, Owned, Transport};
 use squall_browse::protocol::{CallerView, ListQuery, RefusalKind};
 use squall_browse::{Builder, Client, ClientError};
+use squall_call::{Export, ExportOptions, import_from, socket_pair};
+use squall_core::{CallError, CallErrorKind, Handle, Owned, Transport, shared};
 use std::sync::Mutex;
 
-#[squall::interface(remote)]
+/// The hidden modules that the attribute's expansion names.
+mod facade {
+    pub(super) use squall_call as call;
+    pub(super) use squall_core::__macro;
+}
+
+#[squall_macros::interface(crate = facade, remote)]
 trait Shelf: Send + Sync {
     fn put(&self, n: u64);
     fn sum(&self) -> u64;
@@ -35,7 +41,7 @@ struct Ends {
 
 impl Ends {
     fn new() -> Ends {
-        let object = squall::shared::<dyn Shelf, _>(Numbers::default());
+        let object = shared::<dyn Shelf, _>(Numbers::default());
         let (here, there) = socket_pair().expect("a pair of sockets");
         let export = ExportOptions::new().export_on(object.handle(), here).expect("an export");
         let imported = import_from::<dyn Shelf>(there).expect("an import");
@@ -99,7 +105,7 @@ fn an_exported_object_shows_its_callers_and_an_imported_one_its_server() {
 fn a_row_changes_when_a_caller_comes_or_goes() {
     let program = Program::new(Builder::new());
     let mut client = program.client();
-    let object = squall::shared::<dyn Shelf, _>(Numbers::default());
+    let object = shared::<dyn Shelf, _>(Numbers::default());
     let id = Handle::id(object.handle()).to_string();
     // Names and callers in the row, if a whole scan sends it.
     let mut scan = || {
@@ -129,7 +135,7 @@ fn methods_are_denied_and_callers_disconnected_from_outside() {
     client.set_author("ann");
     let ends = Ends::new();
     let transport = |transport| Some(CallErrorKind::Transport(transport));
-    let reason = |result: Result<(), squall::CallError>| result.err().map(|error| error.reason());
+    let reason = |result: Result<(), CallError>| result.err().map(|error| error.reason());
     client.set_right(&ends.id(), "put", false).expect("denied");
     assert_eq!(reason(ends.imported.try_put(1)), transport(Transport::Denied));
     assert_eq!(client.object(&ends.id()).expect("an answer").exports[0].denied, ["put"]);
