@@ -380,7 +380,7 @@ fn detail(object: &ObjectInfo) -> Detail {
         holds: rep.holds,
     });
     let parts = squall_core::parts_of(object.id);
-    let mut between = Between::now();
+    let between = Between::now();
     Detail {
         whole: object.part_of.and_then(related),
         parts_count: parts.len(),
@@ -402,8 +402,8 @@ fn detail(object: &ObjectInfo) -> Detail {
         attributes: attributes(object.id).unwrap_or_default(),
         implementations: control::implementations(object.id).iter().map(|name| (*name).to_owned()).collect(),
         last: status.as_ref().and_then(|status| status.last.as_ref()).map(decision_view),
-        exports: between.take_exports(object.id),
-        import: between.take_import(object.id),
+        exports: between.exports(object.id),
+        import: between.import(object.id),
         frozen_by: status.and_then(|status| actions::freeze_of(status.frozen.then_some(object.id))),
     }
 }

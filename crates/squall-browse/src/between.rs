@@ -1,61 +1,54 @@
 //! Views of objects that are called between processes. Without the feature `call` the lists are empty.
 
-use std::collections::HashMap;
-
-use squall_core::Id;
-
-use crate::protocol::{ExportView, ImportView, ObjectView};
-
-/// Largest number of callers listed individually.
-#[cfg(all(feature = "call", target_os = "linux", not(miri)))]
-const CALLERS_LISTED_MAX: usize = 256;
-
-/// Exports and imports of the program, as they are at one moment.
-#[derive(Debug, Default)]
-pub(crate) struct Between {
-    exports: HashMap<Id, Vec<ExportView>>,
-    imports: HashMap<Id, ImportView>,
-}
-
-impl Between {
-    /// Adds to a row how its object is called between processes.
-    pub(crate) fn add_to(&self, id: Id, row: &mut ObjectView) {
-        if let Some(exports) = self.exports.get(&id) {
-            row.exported_as = exports.iter().map(|export| export.name.clone()).collect();
-            row.callers = exports.iter().map(|export| export.callers_count).sum();
-        }
-        row.imported_as = self.imports.get(&id).map(|import| import.name.clone());
-    }
-
-    /// Takes the exports of an object out.
-    pub(crate) fn take_exports(&mut self, id: Id) -> Vec<ExportView> {
-        self.exports.remove(&id).unwrap_or_default()
-    }
-
-    /// Takes the other end of an imported object out.
-    pub(crate) fn take_import(&mut self, id: Id) -> Option<ImportView> {
-        self.imports.remove(&id)
-    }
-}
+pub(crate) use calls::{Between, disconnect, set_right};
 
 #[cfg(all(feature = "call", target_os = "linux", not(miri)))]
-mod steering {
-    use squall_call::{Caller, ExportError, ExportInfo, ImportInfo};
+mod calls {
+    use std::collections::HashMap;
+
+    use squall_call::{Caller, ExportInfo, ImportInfo};
     use squall_core::Id;
 
-    use super::{Between, CALLERS_LISTED_MAX};
-    use crate::protocol::{CallerView, ExportView, ImportView};
+    use crate::protocol::{CallerView, ExportView, ImportView, ObjectView};
+
+    /// Largest number of callers listed individually.
+    const CALLERS_LISTED_MAX: usize = 256;
+
+    /// Exports and imports of the program, as they are at one moment.
+    #[derive(Debug)]
+    pub(crate) struct Between {
+        exports: HashMap<Id, Vec<ExportInfo>>,
+        imports: HashMap<Id, ImportInfo>,
+    }
 
     impl Between {
-        /// Looks at all exports and imports.
+        /// Looks at all exports and imports. Their calls are not counted yet.
         pub(crate) fn now() -> Between {
-            let mut between = Between::default();
+            let mut exports: HashMap<Id, Vec<ExportInfo>> = HashMap::new();
             for info in squall_call::exports() {
-                between.exports.entry(info.object).or_default().push(export(&info));
+                exports.entry(info.object).or_default().push(info);
             }
-            between.imports =
-                squall_call::imports().into_iter().map(|info| (info.object, import(info))).collect();
-            between
+            let imports = squall_call::imports().into_iter().map(|info| (info.object, info)).collect();
+            Between { exports, imports }
+        }
+
+        /// Adds to a row how its object is called between processes.
+        pub(crate) fn add_to(&self, id: Id, row: &mut ObjectView) {
+            if let Some(exports) = self.exports.get(&id) {
+                row.exported_as = exports.iter().map(|export| export.name.clone()).collect();
+                row.callers = exports.iter().map(|export| export.callers.len()).sum();
+            }
+            row.imported_as = self.imports.get(&id).map(|import| import.name.clone());
+        }
+
+        /// Describes the exports of an object.
+        pub(crate) fn exports(&self, id: Id) -> Vec<ExportView> {
+            self.exports.get(&id).map_or(Vec::new(), |exports| exports.iter().map(export).collect())
+        }
+
+        /// Describes the other end of an imported object.
+        pub(crate) fn import(&self, id: Id) -> Option<ImportView> {
+            self.imports.get(&id).map(import)
         }
     }
 
@@ -79,9 +72,9 @@ mod steering {
         }
     }
 
-    fn import(info: ImportInfo) -> ImportView {
+    fn import(info: &ImportInfo) -> ImportView {
         ImportView {
-            name: info.name,
+            name: info.name.clone(),
             pid: info.pid,
             uid: info.uid,
             is_connected: info.is_connected,
@@ -96,7 +89,7 @@ mod steering {
     pub(crate) fn set_right(id: Id, method: &str, is_allowed: bool) -> Result<(), String> {
         let exports = exports_of(id)?;
         let set = |export: &ExportInfo| if is_allowed { export.allow(method) } else { export.deny(method) };
-        exports.iter().try_for_each(set).map_err(|error: ExportError| error.to_string())
+        exports.iter().try_for_each(set).map_err(|error| error.to_string())
     }
 
     /// Ends a connection to an object.
@@ -123,17 +116,30 @@ mod steering {
 }
 
 #[cfg(not(all(feature = "call", target_os = "linux", not(miri))))]
-mod steering {
+mod calls {
     use squall_core::Id;
 
-    use super::Between;
+    use crate::protocol::{ExportView, ImportView, ObjectView};
 
     const NONE: &str = "the program is built without calls between processes (feature \"call\")";
 
+    /// No exports and no imports.
+    #[derive(Debug)]
+    pub(crate) struct Between;
+
     impl Between {
-        /// There are no exports and imports.
         pub(crate) fn now() -> Between {
-            Between::default()
+            Between
+        }
+
+        pub(crate) fn add_to(&self, _: Id, _: &mut ObjectView) {}
+
+        pub(crate) fn exports(&self, _: Id) -> Vec<ExportView> {
+            Vec::new()
+        }
+
+        pub(crate) fn import(&self, _: Id) -> Option<ImportView> {
+            None
         }
     }
 
@@ -145,5 +151,3 @@ mod steering {
         Err(NONE.to_owned())
     }
 }
-
-pub(crate) use steering::{disconnect, set_right};

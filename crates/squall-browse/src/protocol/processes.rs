@@ -26,8 +26,8 @@ pub struct CallerView {
     pub number: u64,
     /// Number of the calling process, as the kernel reports it. Absent if its pid namespace is not visible.
     pub pid: Option<u32>,
-    /// User of the calling process, as the kernel reports it.
-    pub uid: u32,
+    /// User of the calling process, as the kernel reports it. Absent for a socket pair.
+    pub uid: Option<u32>,
     /// Number of calls served.
     pub calls: u64,
     /// Methods that this process may not call: those of [`ExportView::denied`], and its own.
@@ -44,8 +44,8 @@ pub struct ImportView {
     /// Number of the process that exports it, as the kernel reports it. Absent if its pid namespace is not
     /// visible.
     pub pid: Option<u32>,
-    /// User of that process, as the kernel reports it.
-    pub uid: u32,
+    /// User of that process, as the kernel reports it. Absent for a socket pair.
+    pub uid: Option<u32>,
     /// `true` while that process serves the object. Otherwise all calls return an error.
     pub is_connected: bool,
     /// Number of calls made.
