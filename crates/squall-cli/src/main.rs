@@ -36,6 +36,8 @@ struct Cli {
     command: Option<Command>,
 }
 
+// One value exists in a run.
+#[allow(clippy::large_enum_variant)]
 #[derive(Subcommand)]
 enum Command {
     /// Show the changing load of a service, with two locks, two crates, and Squall; or use your own texts.
