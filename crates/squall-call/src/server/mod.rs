@@ -223,6 +223,20 @@ pub fn export_on<I: ?Sized + Remote>(handle: Handle<I>, socket: OwnedFd) -> Resu
     ExportOptions::new().export_on(handle, socket)
 }
 
+impl Exported {
+    fn deny(&self, method: &str) -> Result<(), ExportError> {
+        let bit = method_bit(self.methods, method)?;
+        self.change_rights(|rights| rights & !bit);
+        Ok(())
+    }
+
+    fn allow(&self, method: &str) -> Result<(), ExportError> {
+        let bit = method_bit(self.methods, method)?;
+        self.change_rights(|rights| rights | bit);
+        Ok(())
+    }
+}
+
 fn method_bit(methods: &[&str], method: &str) -> Result<u64, ExportError> {
     let at = methods.iter().position(|name| *name == method);
     at.map(|at| 1 << at).ok_or_else(|| ExportError::NoSuchMethod { method: method.into() })
@@ -275,9 +289,7 @@ impl Export {
     /// # Errors
     /// The interface has no such method.
     pub fn deny(&self, method: &str) -> Result<(), ExportError> {
-        let bit = method_bit(self.exported.methods, method)?;
-        self.exported.change_rights(|rights| rights & !bit);
-        Ok(())
+        self.exported.deny(method)
     }
 
     /// Allows callers this method again, except those to which [`Caller::deny`] denied it.
@@ -285,9 +297,7 @@ impl Export {
     /// # Errors
     /// The interface has no such method.
     pub fn allow(&self, method: &str) -> Result<(), ExportError> {
-        let bit = method_bit(self.exported.methods, method)?;
-        self.exported.change_rights(|rights| rights | bit);
-        Ok(())
+        self.exported.allow(method)
     }
 }
 
@@ -411,6 +421,25 @@ pub struct ExportInfo {
     pub denied: Vec<&'static str>,
     /// The open connections.
     pub callers: Vec<Caller>,
+    exported: Arc<Exported>,
+}
+
+impl ExportInfo {
+    /// Denies all callers a method, like [`Export::deny`].
+    ///
+    /// # Errors
+    /// The interface has no such method.
+    pub fn deny(&self, method: &str) -> Result<(), ExportError> {
+        self.exported.deny(method)
+    }
+
+    /// Allows a method again, like [`Export::allow`].
+    ///
+    /// # Errors
+    /// The interface has no such method.
+    pub fn allow(&self, method: &str) -> Result<(), ExportError> {
+        self.exported.allow(method)
+    }
 }
 
 /// Lists the exports of this process.
@@ -437,6 +466,7 @@ pub fn exports() -> Vec<ExportInfo> {
         interface: exported.interface,
         denied: denied(exported.methods, exported.rights()),
         callers: exported.clients().into_iter().map(Caller::from).collect(),
+        exported,
     };
     Exported::all().into_iter().map(info).collect()
 }
