@@ -76,11 +76,11 @@ pub enum Transport {
     Malformed,
     /// The method panicked in the process of the object.
     Panicked,
-    /// The process of the object did not begin the call before its deadline. The method did not run, and never
-    /// will.
+    /// The process of the object did not begin the call before its deadline. The method did not run, and
+    /// never will.
     Busy,
-    /// The method, or the object itself, called an object of a third process, and that call failed. The method
-    /// may have run in part.
+    /// The method, or the object itself, called an object of a third process, and that call failed. The
+    /// method may have run in part.
     Nested,
     /// One of the two processes does not support the call. The method did not run.
     Unsupported,

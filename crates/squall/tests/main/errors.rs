@@ -57,8 +57,11 @@ fn errors_of_calls_of_other_processes_say_what_happened_and_the_remedy() {
         ),
         (
             &Transport::Busy,
+            "the process of the object did not begin the call before the deadline; call again, or allow more time",
+        ),
+        (
             &Transport::Nested,
-            "the wait for the process of the object was interrupted; call again if the method may run twice",
+            "a call that the object made of another process failed; look for the cause there",
         ),
         (
             &Transport::Unsupported,
