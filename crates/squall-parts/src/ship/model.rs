@@ -20,10 +20,11 @@ fn world(slots: usize) -> Arc<World> {
     Arc::new(World { inbox: Inbox::new(slots), staff: Staff::new() })
 }
 
-fn spawn<R: 'static>(
-    world: &Arc<World>,
-    f: impl FnOnce(&Arc<World>) -> R + 'static,
-) -> thread::JoinHandle<R> {
+fn spawn<R, F>(world: &Arc<World>, f: F) -> thread::JoinHandle<R>
+where
+    R: Send + 'static,
+    F: FnOnce(&Arc<World>) -> R + Send + 'static,
+{
     let world = world.clone();
     thread::spawn(move || f(&world))
 }

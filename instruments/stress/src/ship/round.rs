@@ -26,6 +26,8 @@ const WAIT_US: u64 = 200;
 const WITHIN: Duration = Duration::from_secs(20);
 /// Events that wait for one VP at most.
 const EVENTS_MAX: usize = 16;
+/// Calls that a thread keeps without looking at them.
+const HELD_MAX: usize = 64;
 /// A planned break happens once in this many chances.
 const BREAK_ONE_IN: u64 = 64;
 
@@ -67,6 +69,14 @@ pub(super) struct Round<'a> {
     counts: &'a Counts,
 }
 
+/// A call with the facts that its sender knows.
+struct Sent {
+    pending: PendingCall<u64>,
+    runs: Runs,
+    number: u64,
+    work: Work,
+}
+
 /// The end that a sender expects of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
@@ -88,13 +98,17 @@ impl<'a> Round<'a> {
     /// The body of a thread.
     pub(super) fn live(&self, rng: &mut Rng) {
         switch_vp(rng);
-        let mut serving = None;
+        let (mut serving, mut held) = (None, Vec::new());
         for _ in 0..1 + rng.below(STEPS_MAX) {
             if self.books.violation().is_some() {
                 break;
             }
             match rng.below(32) {
-                0..22 => self.call(rng),
+                0..20 => self.call(&mut held, rng),
+                20 | 21 if !held.is_empty() => {
+                    let sent = held.swap_remove(rng.below(held.len() as u64) as usize);
+                    self.finish(sent, rng);
+                }
                 22 => serving = if serving.is_some() { None } else { Some(serve_here()) },
                 23..26 => count(&self.counts.served, serve()),
                 26 | 27 => squall::rcu::pin(|_| delay(rng)),
@@ -103,9 +117,14 @@ impl<'a> Round<'a> {
                 _ => self.call_all(rng),
             }
         }
+        held.into_iter().for_each(|sent| self.finish(sent, rng));
     }
 
     fn target(rng: &mut Rng) -> Target {
+        // Often one core, so that its inboxes become full.
+        if rng.one_in(2) {
+            return Target::from((ClusterSize::Core, Cluster::new(0)));
+        }
         let sizes = ClusterSize::LEVELS;
         let size = sizes[rng.below(sizes.len() as u64) as usize];
         let cluster = Cluster::new(rng.below(machine().clusters(size).len() as u64) as u32);
@@ -113,7 +132,8 @@ impl<'a> Round<'a> {
         if rng.one_in(2) { target.choice(Choice::Idle) } else { target }
     }
 
-    fn call(&self, rng: &mut Rng) {
+    /// Ships a call, and ends it or keeps it for later.
+    fn call(&self, held: &mut Vec<Sent>, rng: &mut Rng) {
         let (token, runs) = self.books.token();
         let number = token.number();
         let work = match rng.below(16) {
@@ -152,7 +172,8 @@ impl<'a> Round<'a> {
         match sent {
             Ok(pending) => {
                 count(&self.counts.sent, 1);
-                self.finish(pending, &runs, number, work, rng);
+                let sent = Sent { pending, runs, number, work };
+                if held.len() < HELD_MAX && rng.one_in(2) { held.push(sent) } else { self.finish(sent, rng) }
             }
             Err(()) => {
                 count(&self.counts.full, 1);
@@ -163,7 +184,8 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn finish(&self, mut pending: PendingCall<u64>, runs: &Runs, number: u64, work: Work, rng: &mut Rng) {
+    fn finish(&self, sent: Sent, rng: &mut Rng) {
+        let Sent { mut pending, runs, number, work } = sent;
         let result = match rng.below(8) {
             0 => {
                 count(&self.counts.given_up, 1);
