@@ -285,7 +285,7 @@ fn with_client(world: &World<'_>, rng: &mut Rng) -> Result<(), String> {
         .iter()
         .map(|told| (told.done.load(Ordering::Relaxed), told.unsure.load(Ordering::Relaxed)));
     for (thread, (done, unsure)) in told.enumerate() {
-        let ran = runs.as_ref().map_or(0, |runs| runs[thread].load(Ordering::Relaxed));
+        let ran = runs.as_ref().map_or(0, |runs| runs.counts[thread].load(Ordering::Relaxed));
         if !(done..=done + unsure + 1).contains(&ran) {
             return Err(format!(
                 "thread {thread} of a client saw {done} calls return and {unsure} fail, but {ran} ran"
@@ -341,7 +341,10 @@ fn call_until_gone(world: &World<'_>, part: &Part, mut calls: Calls, ends: &Atom
                 }
                 return;
             }
-            Outcome::Wrong(what) if !part.hostile => return world.fail(format!("a call of a child: {what}")),
+            Outcome::Wrong(what) if !part.hostile => {
+                let state = if ends.load(Ordering::Acquire) { "that ends" } else { "that serves" };
+                return world.fail(format!("a call of a child {state}: {what}"));
+            }
             Outcome::Entered => count(&world.counts.calls, 1),
             _ => {}
         }
