@@ -14,44 +14,56 @@ mod remote;
 #[cfg(not(loom))]
 pub use remote::Remote;
 
-// The protocols. Loom and Miri check them without the kernel's part.
+// The protocols. Loom and Miri check them without the modules that need the kernel.
 #[cfg_attr(not(all(target_os = "linux", not(miri), not(loom))), allow(dead_code))]
 mod region;
 #[cfg_attr(not(all(target_os = "linux", not(miri), not(loom))), allow(dead_code))]
 mod slot;
 
-macro_rules! with_kernel {
-    ($($item:item)*) => {
-        $(#[cfg(all(target_os = "linux", not(miri), not(loom)))] $item)*
-    };
-}
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod client;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod segment;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod server;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod sleep;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+#[doc(hidden)]
+pub mod socket;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod status;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod watch;
 
-with_kernel! {
-    mod client;
-    mod segment;
-    mod server;
-    mod sleep;
-    #[doc(hidden)]
-    pub mod socket;
-    mod status;
-    mod watch;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub use client::{
+    ImportError, ImportInfo, ImportOptions, disconnect, import, import_from, imports, with_deadline,
+};
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub use frames::{FrameError, Refusal};
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub use server::{
+    Caller, Export, ExportError, ExportInfo, ExportOptions, caller, export, export_on, exports, workers,
+};
 
-    pub use client::{
-        ImportError, ImportInfo, ImportOptions, disconnect, import, import_from, imports, with_deadline,
-    };
-    pub use frames::{FrameError, Refusal};
-    pub use server::{
-        Caller, Export, ExportError, ExportInfo, ExportOptions, caller, export, export_on, exports, workers,
-    };
-
-    /// Makes the two ends of a socket for [`export_on`] and [`import_from`]. They close on exec; give one to a
-    /// child as its standard input.
-    ///
-    /// # Errors
-    /// The system has no descriptor left.
-    pub fn socket_pair() -> std::io::Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)> {
-        socket::pair()
-    }
+/// Makes a pair of connected sockets, for [`export_on`] and [`import_from`]. Both close on exec. To connect a
+/// child process, make one of them its standard input.
+///
+/// # Errors
+/// Those of socketpair(2), for example if this process has too many open files.
+/// # Examples
+/// ```no_run
+/// use std::process::{Command, Stdio};
+///
+/// let (here, there) = squall::call::socket_pair()?;
+/// let child = Command::new("decoder").stdin(Stdio::from(there)).spawn()?;
+/// // Now export an object on `here`, or import one from it. The child does the other.
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub fn socket_pair() -> std::io::Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)> {
+    socket::pair()
 }
 
 #[cfg(all(not(loom), any(not(target_os = "linux"), miri)))]

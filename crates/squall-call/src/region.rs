@@ -1,11 +1,11 @@
-//! The slots of one region: which are in use, in memory of the caller's process alone.
+//! Allocation of the slots of one region, in private memory of the caller's process.
 //!
-//! - I1. A slot belongs to the call that set its bit, until that call clears it. The number of the slot's last
-//!   call belongs to it too.
-//! - I2. A call that gave up leaves its bit set, and marks the slot as given up. The slot is free again when
-//!   its reply is there: until then the server may write to it.
+//! - I1. A call that sets the bit of a slot owns the slot, and the number of its last call, until it clears
+//!   the bit.
+//! - I2. A call that gives up leaves its bit set, and marks the slot as given up: the server may still
+//!   write to the slot. Once the reply is there, the next caller that looks for a slot frees it.
 //!
-//! All words are written by callers on this region's processor alone, except after a migration.
+//! Only callers on this region's processor write these words, and callers that have just left it.
 
 use squall_sys::sync::atomic::{AtomicU32, Ordering};
 use squall_sys::sync::weaken::Site;
@@ -20,13 +20,14 @@ mod sites {
     pub(super) const TAKE: Site = Site(233);
     /// The Release in [`Region::give`](super::Region::give). Partner: [`TAKE`].
     pub(super) const GIVE: Site = Site(234);
-    /// The exchange by which one thread alone takes a slot back (I2).
+    /// The `fetch_and` in [`Region::take_back`](super::Region::take_back): one thread alone clears a mark
+    /// (I2).
     pub(super) const TAKE_BACK: Site = Site(235);
 }
 
 const SLOTS: usize = REGION_SLOTS as usize;
 
-/// The slots of one region.
+/// The slots of one region. The bits of both words stand for slots.
 #[derive(Debug, Default)]
 pub(crate) struct Region {
     used: AtomicU32,
@@ -37,8 +38,10 @@ pub(crate) struct Region {
 const ALL: u32 = (1 << SLOTS) - 1;
 
 impl Region {
-    /// Takes a free slot. `replied` tells whether a slot's reply to the call with this number is there.
+    /// Takes a free slot, if there is one. `replied` returns whether the reply to the call with this number
+    /// is in the slot.
     pub(crate) fn take(&self, replied: impl Fn(usize, Number) -> bool) -> Option<usize> {
+        // Relaxed: `take_back` reads the marks again.
         if self.given_up.load(Ordering::Relaxed) != 0 {
             self.take_back(replied);
         }
@@ -48,7 +51,7 @@ impl Region {
             if at >= SLOTS as u32 {
                 return None;
             }
-            // Acquire: pairs with the Release in `give`; the number of the slot is then up to date.
+            // Acquire: pairs with the Release in `give`, so that this call sees the number of the last one.
             let order = sites::TAKE.order(Ordering::Acquire);
             match self.used.compare_exchange_weak(used, used | 1 << at, order, Ordering::Relaxed) {
                 Ok(_) => return Some(at as usize),
@@ -78,14 +81,14 @@ impl Region {
 
     /// Gives a slot back.
     pub(crate) fn give(&self, at: usize) {
-        // Release: pairs with the Acquire in `take`.
+        // Release: pairs with the Acquire in `take`, which sees the number of this call.
         self.used.fetch_and(!(1 << at), sites::GIVE.order(Ordering::Release));
     }
 
-    /// Gives a slot up whose reply has not come (I2).
+    /// Marks a slot as given up, since its reply has not come (I2).
     #[cold]
     pub(crate) fn give_up(&self, at: usize) {
-        // Release: pairs with the Acquire in `take_back`; the slot's number is then known there.
+        // Release: pairs with the Acquire in `take_back`, which sees the number of this call.
         self.given_up.fetch_or(1 << at, Ordering::Release);
     }
 

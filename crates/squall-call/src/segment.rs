@@ -1,7 +1,7 @@
 //! The shared memory of one connection, as slots.
 //!
-//! - I1. Every number that is read here may have been written by a hostile peer. Lengths are checked against
-//!   the area that they belong to, and bytes are copied out once, before anybody looks at them.
+//! - I1. A hostile peer may have written any number that is read here. Lengths are checked against the area
+//!   that they belong to. Bytes are copied out once, and decoded from the copy.
 
 use squall_sys::shared::SharedMemory;
 use squall_sys::sync::atomic::Ordering;
@@ -18,7 +18,10 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Takes memory of the size of so many regions.
+    /// Takes memory with the size of a segment of this many regions.
+    ///
+    /// # Panics
+    /// If the memory has another size.
     pub(crate) fn new(memory: SharedMemory, regions: u32) -> Segment {
         assert_eq!(Some(memory.len()), layout::segment_bytes(regions), "a segment of another size");
         Segment { memory, regions }
@@ -33,7 +36,7 @@ impl Segment {
         self.regions * REGION_SLOTS
     }
 
-    /// The slot with this index.
+    /// Returns the slot with this index.
     ///
     /// # Panics
     /// If the segment has no such slot.
@@ -66,15 +69,15 @@ impl<'a> Slot<'a> {
         Words { call: self.memory.word(self.offsets.call()), reply: self.memory.word(self.offsets.reply()) }
     }
 
-    /// Reads a word that the two words of the slot order.
+    /// Reads a word other than `call` and `reply`.
     fn load(self, offset: usize) -> u32 {
         // Relaxed: `look` and `answered` order it.
         self.memory.word(offset).load(Ordering::Relaxed)
     }
 
-    /// Writes a word that the two words of the slot order.
+    /// Writes a word other than `call` and `reply`.
     fn store(self, offset: usize, value: u32) {
-        // Relaxed: `issue` and `answer` order it.
+        // Relaxed: a Release comes after, in `issue` of the caller or `answer` of the worker.
         self.memory.word(offset).store(value, Ordering::Relaxed);
     }
 
@@ -90,13 +93,14 @@ impl<'a> Slot<'a> {
     /// Worker: reads the head of a call.
     pub(crate) fn head(self) -> Head {
         Head {
-            object: u64::from(self.load(self.offsets.object())) | u64::from(self.load(self.offsets.generation())) << 32,
+            object: u64::from(self.load(self.offsets.object()))
+                | u64::from(self.load(self.offsets.generation())) << 32,
             method: self.load(self.offsets.method()) & !NESTED,
             length: self.load(self.offsets.length()),
         }
     }
 
-    /// The processor on which the caller says that it runs.
+    /// The processor of the caller, as the caller wrote it.
     pub(crate) fn caller_cpu(self) -> Option<usize> {
         processor(self.load(self.offsets.caller_cpu()))
     }
@@ -111,7 +115,7 @@ impl<'a> Slot<'a> {
         processor(self.load(self.offsets.worker_cpu()))
     }
 
-    /// Worker: says on which processor it runs.
+    /// Worker: writes the processor on which it runs.
     pub(crate) fn set_worker_cpu(self, processor: usize) {
         let value = stored(processor);
         if self.load(self.offsets.worker_cpu()) != value {
@@ -145,7 +149,7 @@ impl<'a> Slot<'a> {
 
 /// Data of a call or reply, written in place.
 ///
-/// It begins in the slot itself. What outgrows that moves to the slot's bulk area.
+/// It begins in the slot itself, and moves to the slot's bulk area when it outgrows the slot.
 pub(crate) struct SlotSink<'a> {
     slot: Slot<'a>,
     written: usize,
@@ -176,11 +180,12 @@ impl Sink for SlotSink<'_> {
     }
 }
 
-/// A processor as it is stored: zero means none.
+/// Encodes a processor for a word of a slot: its number plus 1. Zero means that it is unknown.
 fn stored(processor: usize) -> u32 {
     u32::try_from(processor).map_or(0, |processor| processor.wrapping_add(1))
 }
 
+/// Decodes the processor in a word of a slot.
 fn processor(stored: u32) -> Option<usize> {
     stored.checked_sub(1).map(|processor| processor as usize)
 }

@@ -80,7 +80,7 @@ pub(crate) enum State {
     Other = 6,
 }
 
-/// The number of a call in its slot. It wraps.
+/// The number of a call in its slot. It wraps at 2^30.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Number(u32);
 
@@ -293,9 +293,11 @@ pub(crate) struct Desk {
     served: AtomicU32,
 }
 
+/// No worker has the slot.
 const FREE: u8 = 0;
+/// A worker has the slot, or is on its way.
 const TAKEN: u8 = 1;
-/// Taken, and a caller has asked for a worker since.
+/// A worker has the slot, and the caller has asked for a worker since.
 const ASKED: u8 = 2;
 
 impl Desk {
@@ -303,7 +305,8 @@ impl Desk {
         Desk { state: AtomicU8::new(FREE), served: AtomicU32::new(0) }
     }
 
-    /// Notes that a caller asks for a worker. Returns whether one must be sent: then the slot is taken.
+    /// Notes that the caller asks for a worker. Returns true if one must be sent, for which the slot is then
+    /// taken.
     pub(crate) fn ask(&self) -> bool {
         loop {
             // Acquire: pairs with the Release of `leave`. The acts of the last worker are before those of the next.
@@ -323,14 +326,15 @@ impl Desk {
         }
     }
 
-    /// The worker leaves the slot. Returns false if a caller has asked for one since: then it stays.
+    /// Worker: leaves the slot. Returns false if the caller has asked for a worker since; this one then
+    /// stays.
     pub(crate) fn leave(&self) -> bool {
         let order = sites::LEAVE.order(Ordering::Release);
         // Release: pairs with the Acquire of `ask`.
         if self.state.compare_exchange(TAKEN, FREE, order, Ordering::Relaxed).is_ok() {
             return true;
         }
-        // Acquire: pairs with the Release of `ask`.
+        // Acquire: pairs with the Release of `ask`, so that this worker finds the call.
         let _ = self.state.compare_exchange(ASKED, TAKEN, Ordering::Acquire, Ordering::Relaxed);
         false
     }

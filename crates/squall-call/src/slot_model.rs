@@ -4,7 +4,7 @@ use super::*;
 use squall_sys::sync::atomic::AtomicBool;
 use squall_sys::sync::{Arc, Condvar, Mutex, thread};
 
-/// Sleeping as in the kernel: comparing and sleeping are one step against a wake.
+/// Sleeping as in the kernel: a wake comes before the comparison, or after the thread sleeps.
 struct Kernel {
     lock: Mutex<()>,
     woken: Condvar,

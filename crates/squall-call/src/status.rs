@@ -49,7 +49,7 @@ pub(crate) fn code_of(unserved: &Unserved, object: Id) -> u32 {
     }
 }
 
-/// What a code means for the caller.
+/// Decodes the code of a reply, for the caller.
 pub(crate) fn outcome(code: u32) -> Result<(), Failed> {
     match code {
         DONE => Ok(()),

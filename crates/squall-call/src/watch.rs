@@ -1,14 +1,15 @@
 //! The thread `squall-calls`: it watches the descriptors of listeners, connections and processes.
 //!
-//! Problem: a call needs no thread of its own, but somebody must answer a process that connects, send a worker
-//! to a slot without one, and notice that a peer has died.
+//! Problem: a call needs no thread of its own. But a process that connects needs an answer, a slot without a
+//! worker needs one, and the death of a peer must be noticed.
 //! Idea: one thread of the process sleeps in epoll(7) on all of these descriptors.
 //!
-//! - I1. The thread exists exactly while a source does. A source is added only if the thread runs, so adding
-//!   one fails where no thread can be started, and nothing later does.
-//! - I2. The thread wakes only for a descriptor, except that it looks at ended sources each millisecond until
-//!   nobody sleeps in them any more. So a wake-up that a peer's write made useless is repeated.
-//! - I3. A source is called by this thread alone, and without a lock.
+//! - I1. The thread exists exactly while a source does. [`add`] starts it if needed. So only `add` can fail
+//!   because the system has no thread left.
+//! - I2. The thread wakes only for a descriptor, with one exception: each millisecond it wakes the threads
+//!   that sleep in ended sources, until all have left. One wake-up is not enough: a thread may be about to
+//!   sleep, or the peer may have changed the word that it sleeps on.
+//! - I3. Only this thread calls [`Source::ready`], without a lock.
 //!
 //! Source: Gamsa et al. 1999, §6.1 (TO-17): the MetaPort, a port whose resources are reserved.
 
@@ -20,7 +21,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// What a source does next.
+/// Result of [`Source::ready`]: whether to watch the source further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Watch,
@@ -31,7 +32,7 @@ pub(crate) enum Next {
 pub(crate) trait Source: Send + Sync {
     /// The descriptors. They stay the same while the source is watched.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
-    /// A descriptor is readable or closed. Called again while that is so.
+    /// Called when a descriptor is readable or closed, and again while it is.
     fn ready(self: Arc<Self>) -> Next;
     /// The time at which [`limit_passed`](Self::limit_passed) is called once. Asked when the source is added.
     /// All limits are equally far away.
@@ -66,7 +67,7 @@ struct Watch {
 struct State {
     sources: HashMap<u64, Arc<dyn Source>>,
     ended: Vec<Arc<dyn Source>>,
-    /// Sources that leave `sources` now, and may go to `ended`.
+    /// Number of sources that have left `sources`, and may still enter `ended`.
     ending: usize,
     last: u64,
     runs: bool,
@@ -129,8 +130,8 @@ pub(crate) fn add(source: Arc<dyn Source>) -> io::Result<Token> {
     Ok(Token(token))
 }
 
-/// Ends a source: when this returns, [`Source::ready`] runs no more. [`Source::drained`] may be called still.
-/// If nobody sleeps in the source, it is dropped here.
+/// Ends a source. When this returns, [`Source::ready`] runs no more, but [`Source::drained`] may. A source in
+/// which no thread sleeps is dropped here.
 pub(crate) fn end(token: Token) {
     // In the child of a fork the thread does not exist, and the descriptors are the parent's too.
     if squall_sys::fork::forked() {
@@ -155,7 +156,7 @@ impl Watch {
         let Some(source) = state.sources.remove(&token) else { return };
         state.ending += 1;
         source.descriptors().into_iter().for_each(|descriptor| _ = epoll::delete(&self.epoll, descriptor));
-        // A source that ends itself, or one of its kind, does not wait for itself.
+        // A source that ends itself in `ready` does not wait for its own return.
         let me = thread::current().id();
         while state.called.is_some_and(|(called, by)| called == token && by != me) {
             state = self.returned.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -283,7 +284,7 @@ mod tests {
         }
 
         fn drained(&self) -> bool {
-            // Twice asked: the second time it says yes.
+            // True at the second call.
             self.drained.fetch_add(1, Ordering::Relaxed) == 1
         }
     }

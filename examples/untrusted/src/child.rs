@@ -10,7 +10,8 @@ use std::os::unix::fs::FileExt;
 
 use crate::redo::{Decoder, Redo};
 
-/// What a child that serves calls does: wait, share memory, start threads, and end. All else is refused.
+/// System calls of a child that serves calls: it waits, shares memory, starts threads, and ends. The filter
+/// refuses all others.
 const ALLOWED: &[i64] = &[
     // Waiting and messages.
     libc::SYS_futex,
@@ -65,7 +66,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_exit_group,
 ];
 
-/// What the hostile child needs, too: it changes its own memory through `/proc/self/mem`.
+/// Further system calls of the hostile child: it changes its own memory through `/proc/self/mem`.
 const HOSTILE: [i64; 2] = [libc::SYS_pread64, libc::SYS_pwrite64];
 
 /// Serves until the host closes the socket.

@@ -1,5 +1,7 @@
 //! A server that lets an untrusted child decode its input. See the README.
 
+#![forbid(unsafe_code)]
+
 #[cfg(target_os = "linux")]
 mod child;
 #[cfg(target_os = "linux")]

@@ -40,6 +40,7 @@ mod ours_machine;
 mod ours_map;
 mod ours_rcu;
 mod ours_read_mostly;
+mod ours_ship;
 mod ours_swap;
 mod ours_touch;
 mod report;

@@ -22,6 +22,7 @@ mod percpu;
 mod rcu;
 mod rng;
 mod run;
+mod ship;
 mod skeleton;
 mod swap;
 
@@ -47,6 +48,7 @@ pub const STRESSES: &[Stress] = &[
     fork::STRESS,
     bags::STRESS,
     calls::STRESS,
+    ship::STRESS,
 ];
 
 /// Returns the command that makes the same choices again, with the settings in force.

@@ -56,6 +56,7 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate { name: "squall-locality", floor: 6, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall", floor: FACADE, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-cache-example", floor: EXAMPLES, may_unsafe: Unsafe::Nowhere, one_door: false },
+    Crate { name: "squall-untrusted-example", floor: EXAMPLES, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-workers-example", floor: EXAMPLES, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate {
         name: "squall-bench",

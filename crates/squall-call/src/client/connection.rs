@@ -11,8 +11,8 @@ use squall_machine::park::{EventCount, is_past, time_left};
 use squall_sys::affinity;
 use squall_sys::padded::CachePadded;
 use squall_sys::peer::Peer;
-use squall_sys::sync::{Mutex, OnceLock, StdArc as Arc, Weak, lock};
 use squall_sys::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use squall_sys::sync::{Mutex, OnceLock, StdArc as Arc, Weak, lock};
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,8 +23,8 @@ use crate::frames::{Frame, Wake};
 use crate::layout::{BULK_BYTES, INLINE_BYTES, REGION_SLOTS};
 use crate::region::Region;
 use crate::segment::{Head, NESTED, Segment, Slot};
-use crate::sleep::{self, Kernel};
 use crate::server;
+use crate::sleep::{self, Kernel};
 use crate::slot::{Issued, Number, Sleep};
 use crate::socket;
 use crate::status;
@@ -131,7 +131,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The connections of this process, the ended ones too, as long as their object lives.
+    /// The connections of this process. An ended one is included as long as its object lives.
     pub(crate) fn all() -> Vec<Arc<Connection>> {
         lock(&ALL, "the list of imports").iter().filter_map(Weak::upgrade).collect()
     }
@@ -242,8 +242,7 @@ impl Connection {
     }
 
     fn take_of(&self, region: usize) -> Option<Taken<'_>> {
-        let replied =
-            |at, number| self.segment.slot(index(region, at)).words().answered(number);
+        let replied = |at, number| self.segment.slot(index(region, at)).words().answered(number);
         let at = self.regions[region].take(replied)?;
         Some(Taken { connection: self, region, at })
     }
@@ -275,10 +274,12 @@ impl Connection {
             if is_past(deadline) {
                 break Err(Failed::Transport(Transport::Busy));
             }
-            // Nobody tells when the reply to a call comes that was given up.
+            // A reply to a call that was given up wakes no thread. So look again after a while.
             let step = self.regions.iter().any(|region| region.given_up() != 0).then_some(STEP);
             let left = time_left(deadline);
-            self.crowd.free.wait(seen, step.map_or(left, |step| Some(left.map_or(step, |left| left.min(step)))));
+            self.crowd
+                .free
+                .wait(seen, step.map_or(left, |step| Some(left.map_or(step, |left| left.min(step)))));
         };
         self.crowd.waiting.fetch_sub(1, Ordering::Relaxed);
         result
@@ -289,7 +290,7 @@ impl Connection {
     fn ask(&self, slot: u32, deadline: Option<Instant>) -> Result<(), Transport> {
         let Ok(frame) = Frame::Wake(Wake { slot }).encode() else { return Err(Transport::Malformed) };
         loop {
-            // A server that is slow to read is waited for in steps, between which its death is seen.
+            // Wait for a slow server in steps, and look for its death between them.
             let step = Instant::now() + STEP;
             let until = deadline.map_or(step, |deadline| deadline.min(step));
             match socket::send_until(self.socket.as_fd(), &frame, &[], until) {
@@ -308,8 +309,8 @@ impl Connection {
     }
 }
 
-/// The longest sleep for something that nobody tells: a server that reads its socket, a reply to a call that was
-/// given up.
+/// Longest sleep for an event that wakes no thread: a slow server has read its socket, or the reply to a call
+/// that was given up has come.
 const STEP: Duration = Duration::from_millis(5);
 
 /// The server of a connection.
@@ -370,7 +371,7 @@ impl Source for Connection {
         std::iter::once(self.socket.as_fd()).chain(self.process.as_ref().map(AsFd::as_fd)).collect()
     }
 
-    /// The server sends nothing after the welcome, so a readable descriptor means its end.
+    /// After the welcome the server sends no frame, so a readable descriptor means its end.
     fn ready(self: Arc<Self>) -> Next {
         self.dead.store(true, Ordering::Relaxed);
         Next::End

@@ -29,26 +29,63 @@ use port::Imported;
 /// server that hangs answers no call, so give calls a limit ([`ImportOptions::limit`], [`with_deadline`]).
 ///
 /// # Errors
-/// [`ImportError`]: nobody exports that name, the interface is another one, or the server refuses.
+/// [`ImportError`]: no process exports that name, the interface differs, or the server refuses.
 /// # Cost
 /// A connection: a socket, a mapping with 132 KiB of addresses for each processor (touched when used), and
 /// the thread `squall-calls`, one for all connections of the process.
 /// # Source
 /// Gamsa et al. 1999, §6: an object of another address space is called like one's own.
+/// # Examples
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/stock.rs")); } use ex::*;
+/// use squall::call::{export, import};
+///
+/// # let name = &format!("docs-import-{}", std::process::id());
+/// # let stock = squall::shared::<dyn Stock, _>(InMemory::default());
+/// // In the server:
+/// let exported = export(stock.handle(), name)?;
+///
+/// // In a client, which may be another process:
+/// let remote = import::<dyn Stock>(name)?;
+/// assert_eq!(remote.add("bolt", 3), 3);
+/// // `try_` methods return an error if the server is gone.
+/// drop(exported);
+/// assert!(remote.try_add("bolt", 1).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn import<I: ?Sized + Remote + InterfaceOf<Port<I>>>(name: &str) -> Result<Owned<I>, ImportError> {
     ImportOptions::new().import(name)
 }
 
 /// Imports the object that the process at the other end of this socket exports with
-/// [`ExportOptions::export_on`](crate::ExportOptions::export_on).
+/// [`export_on`](crate::export_on). No other process can connect. For an example see there.
 ///
 /// # Errors
-/// As [`import`].
-pub fn import_from<I: ?Sized + Remote + InterfaceOf<Port<I>>>(socket: OwnedFd) -> Result<Owned<I>, ImportError> {
+/// As [`import`]. Also if the socket is not one of a [`socket_pair`](crate::socket_pair).
+pub fn import_from<I: ?Sized + Remote + InterfaceOf<Port<I>>>(
+    socket: OwnedFd,
+) -> Result<Owned<I>, ImportError> {
     ImportOptions::new().import_from(socket)
 }
 
 /// Options of [`import`].
+///
+/// # Examples
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/stock.rs")); } use ex::*;
+/// use squall::call::{ImportOptions, export_on, socket_pair};
+/// use std::time::Duration;
+///
+/// # let stock = squall::shared::<dyn Stock, _>(InMemory::default());
+/// # let (here, there) = socket_pair()?;
+/// # let exported = export_on(stock.handle(), here)?;
+/// let options = ImportOptions::new().limit(Duration::from_secs(60));
+/// let remote = options.import_from::<dyn Stock>(there)?;
+/// // An error after a minute at the latest.
+/// let count = remote.try_count("bolt");
+/// # assert_eq!(count?, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
     limit: Option<Duration>,
@@ -64,12 +101,13 @@ impl Default for ImportOptions {
 }
 
 impl ImportOptions {
-    /// The options of [`import`]: no limit for calls, a server of this process's user or of root.
+    /// Returns the options of [`import`]: calls have no time limit, and the server runs as this process's
+    /// user or as root.
     pub fn new() -> ImportOptions {
         ImportOptions { limit: None, user: None, process: None, handshake: Duration::from_secs(5) }
     }
 
-    /// Each call must end within this time, unless [`with_deadline`] gives it another one.
+    /// Sets the time within which each call must end, unless [`with_deadline`] sets another one.
     pub fn limit(mut self, limit: Duration) -> ImportOptions {
         self.limit = Some(limit);
         self
@@ -92,7 +130,10 @@ impl ImportOptions {
     ///
     /// # Errors
     /// As [`import`].
-    pub fn import<I: ?Sized + Remote + InterfaceOf<Port<I>>>(&self, name: &str) -> Result<Owned<I>, ImportError> {
+    pub fn import<I: ?Sized + Remote + InterfaceOf<Port<I>>>(
+        &self,
+        name: &str,
+    ) -> Result<Owned<I>, ImportError> {
         if squall_sys::fork::forked() {
             return Err(ImportError::Forked);
         }
@@ -141,15 +182,20 @@ impl ImportOptions {
         // A server that refuses may have hung up already. Its reason is still there to read.
         let _ = socket::send_until(socket.as_fd(), &hello, &[], deadline);
         let mut buffer = vec![0; FRAME_BYTES_MAX];
-        let packet = socket::receive_until(socket.as_fd(), &mut buffer, deadline).map_err(|error| match error.kind() {
-            ErrorKind::TimedOut => ImportError::Unexpected("no answer in time"),
-            ErrorKind::InvalidData => ImportError::Unexpected("a packet that is no frame"),
-            _ => ImportError::Closed,
-        })?;
+        let packet =
+            socket::receive_until(socket.as_fd(), &mut buffer, deadline).map_err(|error| {
+                match error.kind() {
+                    ErrorKind::TimedOut => ImportError::Unexpected("no answer in time"),
+                    ErrorKind::InvalidData => ImportError::Unexpected("a packet that is no frame"),
+                    _ => ImportError::Closed,
+                }
+            })?;
         let Some(socket::Packet { bytes, mut descriptors }) = packet else { return Err(ImportError::Closed) };
         let welcome = match Frame::decode(&buffer[..bytes])? {
             Frame::Welcome(welcome) if welcome.regions == regions => welcome,
-            Frame::Refusal(Refusal::Schema) => return Err(ImportError::OtherSchema { expected: I::SIGNATURE }),
+            Frame::Refusal(Refusal::Schema) => {
+                return Err(ImportError::OtherSchema { expected: I::SIGNATURE });
+            }
             Frame::Refusal(refusal) => return Err(ImportError::Refused(refusal)),
             _ => return Err(ImportError::Unexpected("another frame than the welcome")),
         };
@@ -196,10 +242,25 @@ pub struct ImportInfo {
     pub calls: u64,
 }
 
-/// The imported objects of this process.
+/// Lists the imported objects of this process.
 ///
 /// # Cost
-/// A lock and an allocation for each connection.
+/// A lock, and an allocation for each connection.
+/// # Examples
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/stock.rs")); } use ex::*;
+/// use squall::call::{export_on, import_from, imports, socket_pair};
+///
+/// # let stock = squall::shared::<dyn Stock, _>(InMemory::default());
+/// # let (here, there) = socket_pair()?;
+/// # let exported = export_on(stock.handle(), here)?;
+/// let remote = import_from::<dyn Stock>(there)?;
+/// let id = squall::Handle::id(remote.handle());
+/// let info = imports().into_iter().find(|info| info.object == id).expect("it is imported");
+/// assert!(info.is_connected);
+/// assert_eq!(info.pid, Some(std::process::id()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn imports() -> Vec<ImportInfo> {
     let info = |connection: Arc<Connection>| {
         Some(ImportInfo {
@@ -218,9 +279,9 @@ pub fn imports() -> Vec<ImportInfo> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// The name is no name of an export; the error says why.
+    /// The name is not valid for an export; the error gives the reason.
     Name(std::io::Error),
-    /// Nobody exports an object by this name.
+    /// No process exports an object by this name.
     NoServer {
         /// The name.
         name: String,
@@ -241,15 +302,16 @@ pub enum ImportError {
     Refused(Refusal),
     /// The server closed the connection before it answered.
     Closed,
-    /// The server sent something that no server sends.
+    /// The server broke the protocol; the text says how.
     Unexpected(&'static str),
     /// The server sent a frame that cannot be read.
     Frame(FrameError),
-    /// This process is the child of a fork, which may only exec.
+    /// A forked child, which may only exec, cannot import.
     Forked,
     /// The object could not be made in this process.
     Create(squall_core::CreateError),
-    /// The system refused a descriptor, a thread or memory; or the segment is not sealed as it must be.
+    /// The system refused a descriptor, a thread or memory. Or the server's segment is not sealed, or has a
+    /// wrong size.
     System(std::io::Error),
 }
 

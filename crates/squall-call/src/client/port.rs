@@ -97,6 +97,24 @@ std::thread_local! {
 ///
 /// # Cost
 /// A read of the clock.
+/// # Examples
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/stock.rs")); } use ex::*;
+/// use squall::call::{export_on, import_from, socket_pair, with_deadline};
+/// use squall::{CallErrorKind, Transport};
+/// use std::time::Duration;
+///
+/// # let stock = squall::shared::<dyn Stock, _>(InMemory::default());
+/// # let (here, there) = socket_pair()?;
+/// # let exported = export_on(stock.handle(), here)?;
+/// let remote = import_from::<dyn Stock>(there)?;
+/// let count = with_deadline(Duration::from_secs(60), || remote.try_count("bolt"))?;
+/// assert_eq!(count, 0);
+/// // Without any time, a call fails at once.
+/// let late = with_deadline(Duration::ZERO, || remote.try_count("bolt")).unwrap_err();
+/// assert_eq!(late.reason(), CallErrorKind::Transport(Transport::Deadline));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn with_deadline<R>(limit: Duration, f: impl FnOnce() -> R) -> R {
     struct Restore(Option<Instant>);
     impl Drop for Restore {
@@ -113,4 +131,3 @@ pub fn with_deadline<R>(limit: Duration, f: impl FnOnce() -> R) -> R {
     });
     f()
 }
-

@@ -1,4 +1,4 @@
-//! A connection, seen by the server.
+//! The server's side of a connection.
 //!
 //! - I1. A slot is served by the worker that its desk names, and by no other (`slot/I3`).
 //! - I2. What a caller writes ends at most its own connection.
@@ -75,7 +75,10 @@ pub(crate) struct Client {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("number", &self.number).field("peer", &self.peer).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("number", &self.number)
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
     }
 }
 
@@ -143,19 +146,19 @@ impl Client {
         self.rights.load(Ordering::Relaxed) & self.exported.rights()
     }
 
-    /// Changes them. Calls that run go on.
+    /// Changes the rights of this caller. Running calls go on.
     pub(crate) fn change_rights(&self, change: impl Fn(u64) -> u64) {
         // Relaxed: only the value matters.
         let _ = self.rights.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |rights| Some(change(rights)));
     }
 
-    /// Calls served.
+    /// Number of calls served.
     pub(crate) fn calls(&self) -> u64 {
         let Some(open) = self.open.get() else { return 0 };
         open.desks.iter().flat_map(|desks| &desks.0).map(|desk| u64::from(desk.served())).sum()
     }
 
-    /// Ends the connection. Calls that run are ended as soon as their method returns.
+    /// Ends the connection. A running call ends as soon as its method returns.
     pub(crate) fn end(&self) {
         // In the child of a fork the connection is the parent's.
         if squall_sys::fork::forked() {
@@ -168,14 +171,14 @@ impl Client {
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// The value of this type that belongs to the client, made by `make` if there is none.
+    /// Returns the client's value of this type. The first call makes it, with `make`.
     pub(crate) fn value<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let key = TypeId::of::<T>();
         let find = |values: &Values| values.get(&key).cloned().and_then(|value| value.downcast::<T>().ok());
         if let Some(found) = find(&lock(&self.values, "the values of a client")) {
             return found;
         }
-        // The users' code runs without the lock. The first value counts.
+        // User code runs without the lock. If two threads make a value, the first inserted one stays.
         let made: Arc<T> = Arc::new(make());
         let mut values = lock(&self.values, "the values of a client");
         let first = find(&values);
@@ -213,6 +216,7 @@ impl Client {
         socket::send(self.socket.as_fd(), &frame, &[file.as_fd()]).map_err(|_| Refusal::Busy)
     }
 
+    /// Handles a frame of the caller.
     fn told(self: &Arc<Self>, frame: Frame<'_>) -> Next {
         match frame {
             Frame::Hello(hello) => match self.welcome(&hello) {
@@ -231,6 +235,7 @@ impl Client {
         }
     }
 
+    /// Ends the connection from within [`Source::ready`].
     fn over(&self) -> Next {
         self.dead.store(true, Ordering::Relaxed);
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
@@ -287,7 +292,7 @@ pub(super) fn own_user() -> u32 {
 }
 
 fn refuse(socket: &OwnedFd, refusal: Refusal) {
-    // The caller may be gone; then nobody needs the reason.
+    // Errors are ignored: the caller may be gone.
     if let Ok(frame) = Frame::Refusal(refusal).encode() {
         let _ = socket::send(socket.as_fd(), &frame, &[]);
     }
@@ -301,7 +306,11 @@ impl Source for Client {
     /// One frame at a time, so that a caller with many frames delays no other one.
     fn ready(self: Arc<Self>) -> Next {
         // Only a hello is long.
-        if self.open.get().is_some() { self.read(&mut [0; 64]) } else { self.read(&mut vec![0; FRAME_BYTES_MAX]) }
+        if self.open.get().is_some() {
+            self.read(&mut [0; 64])
+        } else {
+            self.read(&mut vec![0; FRAME_BYTES_MAX])
+        }
     }
 
     fn limit(&self) -> Option<Instant> {

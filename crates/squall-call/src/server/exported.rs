@@ -1,4 +1,4 @@
-//! An exported object: what a caller may reach, and who the callers are.
+//! An exported object: its rights, its settings and its connections.
 
 use squall_core::{Handle, Id, Interface};
 use squall_sys::padded::CachePadded;
@@ -13,8 +13,8 @@ use crate::remote::{Remote, Unserved};
 /// The call of a method by its number.
 type Serve = dyn Fn(u32, &mut Reader<'_>, &mut Writer<'_>) -> Result<(), Unserved> + Send + Sync;
 
-/// The parts of an object's name between processes: an index, a generation, and the bit that only an export
-/// sets. The lowest two bits besides it are zero.
+/// The id of an exported object, which callers write in each call: a generation, an index, two zero bits, and
+/// the bit *external*, which only an export sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExternalId(u64);
 
@@ -44,13 +44,13 @@ impl ExternalId {
 pub(crate) struct Settings {
     /// Methods that callers may call, as bits.
     pub(crate) rights: u64,
-    /// Users whose processes may connect, besides this process's user and root. `None`: all users.
+    /// Users that may connect, besides root and this process's user. Without a list, all users may.
     pub(crate) users: Option<Vec<u32>>,
     /// Largest number of connections.
     pub(crate) clients: usize,
     /// Largest number of workers that serve one connection at a time.
     pub(crate) workers: usize,
-    /// Processors of the workers. `None`: the caller's.
+    /// Processors of the workers. Without a list, a worker serves on its caller's processor.
     pub(crate) processors: Option<Vec<usize>>,
     /// Time after which a worker leaves a slot without calls.
     pub(crate) idle: Duration,
@@ -78,7 +78,10 @@ pub(crate) struct Exported {
 
 impl std::fmt::Debug for Exported {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Exported").field("name", &self.name).field("interface", &self.interface).finish_non_exhaustive()
+        f.debug_struct("Exported")
+            .field("name", &self.name)
+            .field("interface", &self.interface)
+            .finish_non_exhaustive()
     }
 }
 
@@ -87,7 +90,11 @@ static ALL: Mutex<Vec<Weak<Exported>>> = Mutex::new(Vec::new());
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 impl Exported {
-    pub(crate) fn new<I: ?Sized + Remote>(handle: Handle<I>, name: Arc<str>, settings: Settings) -> Arc<Exported> {
+    pub(crate) fn new<I: ?Sized + Remote>(
+        handle: Handle<I>,
+        name: Arc<str>,
+        settings: Settings,
+    ) -> Arc<Exported> {
         let exported = Arc::new(Exported {
             name,
             interface: <I as Interface>::NAME,
@@ -115,12 +122,12 @@ impl Exported {
         all.into_iter().filter(|exported| exported.is_open()).collect()
     }
 
-    /// The name that callers use in each call.
+    /// The id that callers write in each call.
     pub(crate) fn external_id(&self) -> ExternalId {
         ExternalId::new(0, self.generation)
     }
 
-    /// Whether this is the exported object that a caller means.
+    /// Whether these bits, which a caller wrote, are the id of this object.
     pub(crate) fn is(&self, bits: u64) -> bool {
         ExternalId::check(bits, 1).is_some_and(|(_, generation)| generation == self.generation)
     }
@@ -134,7 +141,7 @@ impl Exported {
         self.rights.load(Ordering::Relaxed)
     }
 
-    /// Changes them for all callers. Calls that run go on.
+    /// Changes the rights of all callers. Running calls go on.
     pub(crate) fn change_rights(&self, change: impl Fn(u64) -> u64) {
         // Relaxed: only the value matters.
         let _ = self.rights.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |rights| Some(change(rights)));
@@ -159,7 +166,7 @@ impl Exported {
         all.into_iter().filter(|client| client.is_connected()).collect()
     }
 
-    /// Ends the export: no call is taken any more, and all connections end.
+    /// Ends the export: further calls get an error, and all connections end.
     pub(crate) fn close(&self) {
         self.open.store(false, Ordering::Relaxed);
         for client in self.clients() {

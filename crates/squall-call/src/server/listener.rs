@@ -1,10 +1,10 @@
-//! The socket by which processes connect.
+//! The listening socket of an export with a name.
 
 use rustix::fs::{Mode, OFlags};
 use squall_sys::sync::{Mutex, StdArc as Arc, lock, thread};
 use std::io::ErrorKind;
-use std::time::Duration;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use super::ExportError;
 use super::client::Client;
@@ -15,8 +15,8 @@ use crate::watch::{Next, Source};
 pub(super) struct Listener {
     socket: OwnedFd,
     exported: Arc<Exported>,
-    /// A descriptor to give up when the process has no other: then a connection can still be refused, and
-    /// does not keep the thread awake.
+    /// A spare descriptor, for a process that has no other one left. The listener closes it, to accept and
+    /// close the connection that waits. That connection would otherwise keep the thread awake.
     spare: Mutex<Option<OwnedFd>>,
 }
 

@@ -25,18 +25,50 @@ use listener::Listener;
 /// first, callers get the error of a destroyed object.
 ///
 /// # Errors
-/// [`ExportError`]: the name is taken, or the system has no thread or descriptor left.
+/// [`ExportError`]: the name is taken or not valid, or the system has no thread or descriptor left.
 /// # Cost
-/// A listening socket; the threads `squall-calls` and `squall-call-all`, one for all exports of the process.
-/// Workers, named `squall-call-` and their processor, are made when calls come, and end after a second
-/// without work.
+/// A listening socket, and two threads for all exports of the process, `squall-calls` and `squall-call-all`.
+/// Workers, named `squall-call-` and their processor, start when calls come, and end after a second without
+/// work.
 /// # Source
 /// Gamsa et al. 1999, §6 (TO-15 to TO-18).
+/// # Examples
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/stock.rs")); } use ex::*;
+/// use squall::call::{export, import};
+///
+/// # let name = &format!("docs-export-{}", std::process::id());
+/// let stock = squall::shared::<dyn Stock, _>(InMemory::default());
+/// stock.add("bolt", 2);
+/// let exported = export(stock.handle(), name)?;
+///
+/// // In a client, which may be another process:
+/// let remote = import::<dyn Stock>(name)?;
+/// assert_eq!(remote.count("bolt"), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn export<I: ?Sized + Remote>(handle: Handle<I>, name: &str) -> Result<Export, ExportError> {
     ExportOptions::new().export(handle, name)
 }
 
 /// Options of [`export`].
+///
+/// # Examples
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/stock.rs")); } use ex::*;
+/// use squall::call::{ExportOptions, import_from, socket_pair};
+/// use squall::{CallErrorKind, Transport};
+///
+/// # let stock = squall::shared::<dyn Stock, _>(InMemory::default());
+/// # let (here, there) = socket_pair()?;
+/// let options = ExportOptions::new().deny("clear").calls_per_client(8);
+/// let exported = options.export_on(stock.handle(), here)?;
+///
+/// let remote = import_from::<dyn Stock>(there)?;
+/// let denied = remote.try_clear().unwrap_err();
+/// assert_eq!(denied.reason(), CallErrorKind::Transport(Transport::Denied));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
     settings: Settings,
@@ -67,13 +99,13 @@ impl ExportOptions {
         }
     }
 
-    /// Callers may not call this method, until [`Export::allow`].
+    /// Denies callers this method, until [`Export::allow`] allows it.
     pub fn deny(mut self, method: &str) -> ExportOptions {
         self.denied.push(method.into());
         self
     }
 
-    /// Processes of this user may connect, too.
+    /// Lets processes of this user connect, too.
     pub fn allow_user(mut self, uid: u32) -> ExportOptions {
         if let Some(users) = &mut self.settings.users {
             users.push(uid);
@@ -81,13 +113,13 @@ impl ExportOptions {
         self
     }
 
-    /// Processes of all users may connect.
+    /// Lets processes of all users connect.
     pub fn allow_all_users(mut self) -> ExportOptions {
         self.settings.users = None;
         self
     }
 
-    /// At most so many connections at a time. By default 1,024.
+    /// Limits the number of connections. By default 1,024. A further client is refused.
     pub fn clients(mut self, limit: usize) -> ExportOptions {
         self.settings.clients = limit;
         self
@@ -114,7 +146,7 @@ impl ExportOptions {
         self
     }
 
-    /// The time for which a worker spins for the next call of a caller on another processor. By default
+    /// Sets the time for which a worker spins for the next call of a caller on another processor. By default
     /// 50 µs.
     pub fn spin(mut self, time: Duration) -> ExportOptions {
         self.settings.spin = time;
@@ -132,12 +164,16 @@ impl ExportOptions {
         Ok(Export { exported, listener })
     }
 
-    /// Exports an object to the process at the other end of a socket (`SOCK_SEQPACKET` of a pair), which
-    /// imports it with [`import_from`](crate::import_from). The options for users do not apply.
+    /// Exports an object to the process at the other end of a socket, like [`export_on`]. The options for
+    /// users do not apply.
     ///
     /// # Errors
-    /// As [`export`].
-    pub fn export_on<I: ?Sized + Remote>(&self, handle: Handle<I>, socket: OwnedFd) -> Result<Export, ExportError> {
+    /// As [`export_on`]; also if the interface has no method with a name given to [`deny`](Self::deny).
+    pub fn export_on<I: ?Sized + Remote>(
+        &self,
+        handle: Handle<I>,
+        socket: OwnedFd,
+    ) -> Result<Export, ExportError> {
         let mut options = self.clone();
         options.settings.users = None;
         let exported = options.prepare(handle, "(a socket)")?;
@@ -146,7 +182,11 @@ impl ExportOptions {
         Ok(Export { exported, listener: None })
     }
 
-    fn prepare<I: ?Sized + Remote>(&self, handle: Handle<I>, name: &str) -> Result<Arc<Exported>, ExportError> {
+    fn prepare<I: ?Sized + Remote>(
+        &self,
+        handle: Handle<I>,
+        name: &str,
+    ) -> Result<Arc<Exported>, ExportError> {
         if squall_sys::fork::forked() {
             return Err(ExportError::Forked);
         }
@@ -159,10 +199,26 @@ impl ExportOptions {
     }
 }
 
-/// Exports an object to the process at the other end of a socket. See [`ExportOptions::export_on`].
+/// Exports an object to the process at the other end of a socket, which imports it with
+/// [`import_from`](crate::import_from). No other process can connect.
 ///
 /// # Errors
-/// As [`export`].
+/// [`ExportError`]: the socket is not one of a [`socket_pair`](crate::socket_pair), or the system has no
+/// thread or descriptor left.
+/// # Examples
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/stock.rs")); } use ex::*;
+/// use squall::call::{export_on, import_from, socket_pair};
+///
+/// let (here, there) = socket_pair()?;
+/// let stock = squall::shared::<dyn Stock, _>(InMemory::default());
+/// let exported = export_on(stock.handle(), here)?;
+///
+/// // In the process that has the other end, for example as its standard input:
+/// let remote = import_from::<dyn Stock>(there)?;
+/// assert_eq!(remote.add("bolt", 3), 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn export_on<I: ?Sized + Remote>(handle: Handle<I>, socket: OwnedFd) -> Result<Export, ExportError> {
     ExportOptions::new().export_on(handle, socket)
 }
@@ -172,8 +228,30 @@ fn method_bit(methods: &[&str], method: &str) -> Result<u64, ExportError> {
     at.map(|at| 1 << at).ok_or_else(|| ExportError::NoSuchMethod { method: method.into() })
 }
 
-/// An exported object. Dropping it ends the export: connections end, and calls that run are ended when their
-/// method returns.
+/// An exported object. Dropping it ends the export and its connections. A running method runs to its end, but
+/// its caller gets an error at once.
+///
+/// # Examples
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/stock.rs")); } use ex::*;
+/// use squall::call::{export_on, import_from, socket_pair};
+///
+/// # let stock = squall::shared::<dyn Stock, _>(InMemory::default());
+/// # let (here, there) = socket_pair()?;
+/// let exported = export_on(stock.handle(), here)?;
+/// let remote = import_from::<dyn Stock>(there)?;
+/// let [client] = &exported.clients()[..] else { panic!("one client is connected") };
+/// assert_eq!(client.pid(), Some(std::process::id()));
+///
+/// exported.deny("clear")?;
+/// assert!(remote.try_clear().is_err());
+/// exported.allow("clear")?;
+/// assert!(remote.try_clear().is_ok());
+///
+/// drop(exported);
+/// assert!(remote.try_clear().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Export {
     exported: Arc<Exported>,
@@ -202,7 +280,7 @@ impl Export {
         Ok(())
     }
 
-    /// Callers may call this method from now on, except those to whom [`Caller::deny`] denied it.
+    /// Allows callers this method again, except those to which [`Caller::deny`] denied it.
     ///
     /// # Errors
     /// The interface has no such method.
@@ -225,7 +303,7 @@ impl Drop for Export {
     }
 }
 
-/// A connected process that calls an exported object.
+/// A connection of a process that calls an exported object. For an example see [`caller`].
 #[derive(Clone, Debug)]
 pub struct Caller {
     number: u64,
@@ -320,7 +398,7 @@ impl Caller {
     }
 }
 
-/// An exported object of this process, for people and programs that look.
+/// An exported object of this process, as [`exports`] lists it.
 #[derive(Clone, Debug)]
 pub struct ExportInfo {
     /// The object.
@@ -335,10 +413,23 @@ pub struct ExportInfo {
     pub callers: Vec<Caller>,
 }
 
-/// The exports of this process.
+/// Lists the exports of this process.
 ///
 /// # Cost
-/// A lock and an allocation for each export and connection.
+/// A lock, and an allocation for each export and connection.
+/// # Examples
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/stock.rs")); } use ex::*;
+/// use squall::call::{export, exports};
+///
+/// # let name = &format!("docs-exports-{}", std::process::id());
+/// # let stock = squall::shared::<dyn Stock, _>(InMemory::default());
+/// let exported = export(stock.handle(), name)?;
+/// let info = exports().into_iter().find(|info| info.name == *name).expect("it is exported");
+/// assert_eq!(info.interface, "Stock");
+/// assert!(info.denied.is_empty() && info.callers.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn exports() -> Vec<ExportInfo> {
     let info = |exported: Arc<Exported>| ExportInfo {
         object: exported.object,
@@ -350,7 +441,7 @@ pub fn exports() -> Vec<ExportInfo> {
     Exported::all().into_iter().map(info).collect()
 }
 
-/// The methods without a right.
+/// Returns the names of the methods without a bit in `rights`.
 fn denied(methods: &[&'static str], rights: u64) -> Vec<&'static str> {
     methods.iter().enumerate().filter(|(at, _)| rights >> at & 1 == 0).map(|(_, name)| *name).collect()
 }
@@ -365,8 +456,8 @@ pub fn caller() -> Option<Caller> {
     workers::caller().map(Caller::from)
 }
 
-/// The number of workers of this process that serve calls or wait for some, and of those that have no
-/// connection.
+/// Returns the number of workers of this process, and how many of them are idle: in no slot of a connection.
+/// The reserved worker is not counted.
 pub fn workers() -> (usize, usize) {
     workers::count()
 }
@@ -375,9 +466,9 @@ pub fn workers() -> (usize, usize) {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// The name is no name of an export; the error says why.
+    /// The name is not valid for an export; the error gives the reason.
     Name(std::io::Error),
-    /// A process of this user exports an object by this name.
+    /// Another export of this user has this name.
     Taken {
         /// The name.
         name: String,
@@ -387,7 +478,7 @@ pub enum ExportError {
         /// The method's name.
         method: String,
     },
-    /// This process is the child of a fork, which may only exec.
+    /// A forked child, which may only exec, cannot export.
     Forked,
     /// The system refused a descriptor or a thread.
     System(std::io::Error),

@@ -47,7 +47,7 @@ const NESTED_SHARE: usize = 4;
 struct Job {
     client: Arc<Client>,
     slot: u32,
-    /// The processor on which it is to be served, if it matters.
+    /// The processor on which to serve the slot, if there is a preferred one.
     processor: Option<usize>,
 }
 
@@ -112,8 +112,8 @@ pub(super) fn send(client: &Arc<Client>, slot: u32) {
     }
 }
 
-/// The processor on which a slot's calls are to be served, if this process may run there. In a virtual topology
-/// it is a virtual one.
+/// Returns the processor on which to serve a slot's calls, if this process may run there. In a virtual
+/// topology it is a virtual processor.
 fn processor_for(client: &Client, slot: u32) -> Option<usize> {
     let machine = squall_machine::machine();
     if machine.is_virtual() {
@@ -392,11 +392,11 @@ fn serve_as_reserve() {
     }
 }
 
-/// Where a worker runs.
+/// The processors on which a worker may run.
 #[derive(Default)]
 struct Place {
     pinned: Option<usize>,
-    /// The processors that it may use if none is wanted.
+    /// The processors for a job without a preferred one.
     all: Option<Vec<usize>>,
 }
 
@@ -429,7 +429,7 @@ impl Place {
 }
 
 std::thread_local! {
-    /// The client whose call this thread serves.
+    /// The client of the call that this thread serves.
     static CALLER: RefCell<Option<Arc<Client>>> = const { RefCell::new(None) };
 }
 
@@ -481,7 +481,7 @@ impl Work<'_> {
         let mut buffer = self.buffer.borrow_mut();
         let Some(bytes) = self.slot.data(head.length, &mut buffer) else { return (status::MALFORMED, 0) };
         let mut sink = self.slot.sink();
-        // The method's own state is its business; a panic ends this call alone.
+        // A panic of the method ends this call alone. Unwind safety of its own state is up to the object.
         let served = catch_unwind(AssertUnwindSafe(|| {
             let served = exported.serve(head.method, &mut Reader::new(bytes), &mut Writer::new(&mut sink));
             served.map_err(|unserved| status::code_of(&unserved, exported.object))

@@ -160,7 +160,7 @@ impl Drop for Server {
     }
 }
 
-/// Waits, without bound, until `done` returns true. The test's own limit ends a wait for nothing.
+/// Waits until `done` returns true, for any time.
 pub(crate) fn until(done: impl Fn() -> bool) {
     while !done() {
         std::thread::yield_now();

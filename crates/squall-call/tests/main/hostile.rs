@@ -19,7 +19,7 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
-/// A client that writes what it likes.
+/// A client that may write any values.
 struct Client {
     socket: OwnedFd,
     memory: SharedMemory,
@@ -48,7 +48,7 @@ impl Client {
         Client { socket: there, memory, object: welcome.object, _export: export }
     }
 
-    /// Writes the head of a call of `get`, which takes no harm from any argument.
+    /// Writes the head of a call of `get`, which accepts any argument.
     fn prepare(&self, slot: Slot) {
         self.memory.word(slot.object()).store(self.object as u32, SeqCst);
         self.memory.word(slot.generation()).store((self.object >> 32) as u32, SeqCst);
@@ -61,7 +61,8 @@ impl Client {
         let _ = socket::send(self.socket.as_fd(), &wake, &[]);
     }
 
-    /// Waits until the server has answered the call with number 1, or hung up. Returns the status of an answer.
+    /// Waits until the server has answered the call with number 1, or hung up. Returns the status of the
+    /// answer, if there is one.
     fn outcome(&self, slot: Slot) -> Option<u32> {
         self.outcome_of(slot, 1)
     }
@@ -231,7 +232,7 @@ fn a_frame_that_no_client_sends_ends_its_connection() {
     adds(object.handle(), 1, 1);
 }
 
-/// What a hostile server sends in place of a welcome.
+/// Imports from a server that runs `answer` in place of its welcome. Returns the error.
 fn answer_with(answer: impl FnOnce(&OwnedFd) + Send) -> ImportError {
     let (here, there) = pair();
     std::thread::scope(|scope| {
@@ -284,7 +285,7 @@ fn a_welcome_without_the_right_segment_is_an_error() {
     assert!(matches!(refusal, ImportError::Refused(Refusal::Busy)), "{refusal}");
 }
 
-/// A server that answers each call with this status and length.
+/// Calls a server that answers with this status and length. Returns the kind of the error.
 fn answers(status: u32, length: u32) -> squall_core::CallErrorKind {
     let (here, there) = pair();
     let regions = squall_machine::machine().vp_limit() as u32;

@@ -329,7 +329,8 @@ fn stress_list_names_the_stresses_one_on_a_line() {
             "dhash",
             "fork",
             "bags",
-            "calls"
+            "calls",
+            "ship"
         ]
     );
 }

@@ -424,6 +424,33 @@ stress! { bags {
     unknown: "say-empty"
 } }
 
+stress! { ship {
+    threads: "5",
+    done: [
+        "rounds",
+        "calls sent",
+        "full inboxes",
+        "panics",
+        "calls given up",
+        "calls served on request",
+        "calls to all clusters",
+        "events",
+    ],
+    never: [],
+    modes: {
+        it_passes: [], [];
+        it_passes_with_few_threads: ["--threads", "2"], [];
+        it_passes_without_restartable_sequences: [], [("SQUALL_RSEQ", "off")];
+    }
+    breaks: {
+        a_call_that_runs_twice_is_caught: "run-twice", 5, "ran twice";
+        a_call_that_is_lost_is_caught: "lose-call", 20, "were never dropped";
+        a_result_that_changes_is_caught: "wrong-result", 5, "ended with Ok";
+        events_out_of_order_are_caught: "swap-events", 5, "was handled after a later one";
+    }
+    unknown: "lose-call"
+} }
+
 stress! { calls {
     threads: "5",
     done: ["clients", "servers", "killed", "hostile", "calls counted", "rights revoked"],

@@ -31,6 +31,7 @@ mod request_counter;
 pub(crate) mod rwlock;
 mod serve;
 mod shared_keys;
+mod ship;
 pub(crate) mod swap;
 mod taking;
 
@@ -69,6 +70,7 @@ static CASES: &[&Case] = &[
     &cluster_size::CASE,
     &matmul::CASE,
     &shared_keys::CASE,
+    &ship::CASE,
     &serve::CASE,
     &alloc::CASE,
     &alloc::REMOTE,
