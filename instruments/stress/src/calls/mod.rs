@@ -318,7 +318,9 @@ fn with_server(world: &World<'_>, rng: &mut Rng) -> Result<(), String> {
         for index in 0..threads {
             let (mut own, object) = (Rng::new(rng.next(), u64::from(index)), imported.handle());
             let (part, ends) = (&part, &ends);
-            scope.spawn(move || call_until_gone(world, part, Calls::new(object, index), ends, &mut own));
+            scope.spawn(move || {
+                call_until_gone(world, (part, kill), Calls::new(object, index), ends, &mut own)
+            });
         }
         thread::sleep(life(rng));
         // Release: pairs with the Acquire in `call_until_gone`.
@@ -330,7 +332,13 @@ fn with_server(world: &World<'_>, rng: &mut Rng) -> Result<(), String> {
     Ok(())
 }
 
-fn call_until_gone(world: &World<'_>, part: &Part, mut calls: Calls, ends: &AtomicBool, rng: &mut Rng) {
+fn call_until_gone(
+    world: &World<'_>,
+    (part, kill): (&Part, bool),
+    mut calls: Calls,
+    ends: &AtomicBool,
+    rng: &mut Rng,
+) {
     loop {
         match calls.call(rng) {
             Outcome::Gone(unsure) => {
@@ -342,7 +350,11 @@ fn call_until_gone(world: &World<'_>, part: &Part, mut calls: Calls, ends: &Atom
                 return;
             }
             Outcome::Wrong(what) if !part.hostile => {
-                let state = if ends.load(Ordering::Acquire) { "that ends" } else { "that serves" };
+                let state = match (ends.load(Ordering::Acquire), kill) {
+                    (false, _) => "that serves",
+                    (true, false) => "that was asked to end",
+                    (true, true) => "that was killed",
+                };
                 return world.fail(format!("a call of a child {state}: {what}"));
             }
             Outcome::Entered => count(&world.counts.calls, 1),
