@@ -350,6 +350,7 @@ fn call_until_gone(
                 return;
             }
             Outcome::Wrong(what) if !part.hostile => {
+                // Acquire: pairs with the Release in `with_server`.
                 let state = match (ends.load(Ordering::Acquire), kill) {
                     (false, _) => "that serves",
                     (true, false) => "that was asked to end",
