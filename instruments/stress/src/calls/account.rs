@@ -1,7 +1,7 @@
 //! The interface that processes call, and the object that keeps the books of its callers.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,7 +27,19 @@ pub(crate) trait Account: Send + Sync {
 }
 
 /// Runs of `enter` for each thread of one process.
-pub(super) type Runs = [AtomicU64; THREADS_MAX];
+#[derive(Debug)]
+pub(super) struct Runs {
+    pub(super) counts: [AtomicU64; THREADS_MAX],
+    /// Whether the ledger has them.
+    is_listed: AtomicBool,
+}
+
+impl Runs {
+    fn new() -> Arc<Runs> {
+        let counts = std::array::from_fn(|_| AtomicU64::new(0));
+        Arc::new(Runs { counts, is_listed: AtomicBool::new(false) })
+    }
+}
 
 /// The object of this process.
 #[derive(Debug, Default)]
@@ -66,15 +78,17 @@ pub(super) struct Keeper(pub(super) Arc<Ledger>);
 impl Account for Keeper {
     fn enter(&self, thread: u32) -> u64 {
         let Some(caller) = caller() else { return 0 };
-        let runs = caller.value(|| {
-            let runs: Arc<Runs> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
+        let runs = Arc::clone(&caller.value(Runs::new));
+        // Several threads may list the same runs at first. Acquire: pairs with the Release below.
+        if !runs.is_listed.load(Ordering::Acquire) {
             if let Some(pid) = caller.pid() {
                 lock(&self.0.processes).insert(pid, Arc::clone(&runs));
             }
-            runs
-        });
+            // Release: pairs with the Acquire above.
+            runs.is_listed.store(true, Ordering::Release);
+        }
         self.0.calls.fetch_add(1, Ordering::Relaxed);
-        let Some(count) = runs.get(thread as usize) else { return 0 };
+        let Some(count) = runs.counts.get(thread as usize) else { return 0 };
         if self.0.breaks(Break::LoseCall) {
             return count.load(Ordering::Relaxed) + 1;
         }

@@ -63,7 +63,7 @@ impl Calls {
             13 => {
                 let short = Duration::from_micros(rng.below(HOLD_MAX));
                 let held = with_deadline(short, || self.object.try_hold(HOLD_MAX as u32));
-                self.judge(held, |held| *held == HOLD_MAX as u32, &[Transport::Deadline])
+                self.judge(held, |held| *held == HOLD_MAX as u32, &[Transport::Deadline, Transport::Busy])
             }
             14 => self.judge(self.object.try_fail(), |()| false, &[Transport::Panicked]),
             _ => {
@@ -99,6 +99,7 @@ impl Calls {
                     self.unsure += 1;
                     Outcome::Unsure
                 }
+                CallErrorKind::Transport(Transport::Busy) if short => Outcome::Other,
                 CallErrorKind::Transport(Transport::PeerGone) => Outcome::Gone(true),
                 CallErrorKind::Transport(Transport::NoSuchObject) | CallErrorKind::Destroyed => {
                     Outcome::Gone(false)

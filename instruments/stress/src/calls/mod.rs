@@ -285,7 +285,7 @@ fn with_client(world: &World<'_>, rng: &mut Rng) -> Result<(), String> {
         .iter()
         .map(|told| (told.done.load(Ordering::Relaxed), told.unsure.load(Ordering::Relaxed)));
     for (thread, (done, unsure)) in told.enumerate() {
-        let ran = runs.as_ref().map_or(0, |runs| runs[thread].load(Ordering::Relaxed));
+        let ran = runs.as_ref().map_or(0, |runs| runs.counts[thread].load(Ordering::Relaxed));
         if !(done..=done + unsure + 1).contains(&ran) {
             return Err(format!(
                 "thread {thread} of a client saw {done} calls return and {unsure} fail, but {ran} ran"
@@ -318,7 +318,9 @@ fn with_server(world: &World<'_>, rng: &mut Rng) -> Result<(), String> {
         for index in 0..threads {
             let (mut own, object) = (Rng::new(rng.next(), u64::from(index)), imported.handle());
             let (part, ends) = (&part, &ends);
-            scope.spawn(move || call_until_gone(world, part, Calls::new(object, index), ends, &mut own));
+            scope.spawn(move || {
+                call_until_gone(world, (part, kill), Calls::new(object, index), ends, &mut own)
+            });
         }
         thread::sleep(life(rng));
         // Release: pairs with the Acquire in `call_until_gone`.
@@ -330,7 +332,13 @@ fn with_server(world: &World<'_>, rng: &mut Rng) -> Result<(), String> {
     Ok(())
 }
 
-fn call_until_gone(world: &World<'_>, part: &Part, mut calls: Calls, ends: &AtomicBool, rng: &mut Rng) {
+fn call_until_gone(
+    world: &World<'_>,
+    (part, kill): (&Part, bool),
+    mut calls: Calls,
+    ends: &AtomicBool,
+    rng: &mut Rng,
+) {
     loop {
         match calls.call(rng) {
             Outcome::Gone(unsure) => {
@@ -341,7 +349,15 @@ fn call_until_gone(world: &World<'_>, part: &Part, mut calls: Calls, ends: &Atom
                 }
                 return;
             }
-            Outcome::Wrong(what) if !part.hostile => return world.fail(format!("a call of a child: {what}")),
+            Outcome::Wrong(what) if !part.hostile => {
+                // Acquire: pairs with the Release in `with_server`.
+                let state = match (ends.load(Ordering::Acquire), kill) {
+                    (false, _) => "that serves",
+                    (true, false) => "that was asked to end",
+                    (true, true) => "that was killed",
+                };
+                return world.fail(format!("a call of a child {state}: {what}"));
+            }
             Outcome::Entered => count(&world.counts.calls, 1),
             _ => {}
         }
