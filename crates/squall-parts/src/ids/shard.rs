@@ -156,7 +156,7 @@ impl Shard {
         }
     }
 
-    /// Returns the numbers of ids in this round. They may be out of date. In models they are 0.
+    /// Returns the numbers of ids in this round. They may be out of date.
     pub(super) fn counts(&self, round: u64) -> Counts {
         // Relaxed: a hint.
         Counts::unpack(self.words.counts.load(Ordering::Relaxed)).in_round(round)
