@@ -23,6 +23,8 @@ mod sites {
     /// The `fetch_and` in [`Region::take_back`](super::Region::take_back): one thread alone clears a mark
     /// (I2).
     pub(super) const TAKE_BACK: Site = Site(235);
+    /// The look for the reply after [`TAKE_BACK`].
+    pub(super) const LOOK_AGAIN: Site = Site(236);
 }
 
 const SLOTS: usize = REGION_SLOTS as usize;
@@ -71,7 +73,8 @@ impl Region {
             if marks & 1 << at == 0 && !sites::TAKE_BACK.is_weak() {
                 continue;
             }
-            if replied(at, self.number(at)) {
+            // Since the first look, another call may have used the slot, and given it up again.
+            if replied(at, self.number(at)) || sites::LOOK_AGAIN.is_weak() {
                 self.give(at);
             } else {
                 self.give_up(at);
@@ -152,6 +155,28 @@ mod model {
         assert!(mine.is_none() || other.is_none(), "one slot was taken twice");
     }
 
+    /// Two threads look for a slot. Only the reply to the first call of the slot that was given up has
+    /// come. A thread that gets the slot gives it up again.
+    fn given_up_again() {
+        let region = Arc::new(Region::default());
+        region.used.store(ALL, Ordering::Relaxed);
+        region.give_up(0);
+        let uses = |region: &Region| {
+            let taken = region.take(|_, number| number == Number::from(0));
+            if let Some(at) = taken {
+                region.set_number(at, region.number(at).next());
+                region.give_up(at);
+            }
+            taken.is_some()
+        };
+        let other = {
+            let region = region.clone();
+            thread::spawn(move || uses(&region))
+        };
+        let mine = uses(&region);
+        assert!(!(mine && other.join().unwrap()), "a slot was taken before its reply came");
+    }
+
     macro_rules! models {
         ($($model:ident: $($site:ident),*;)*) => {$(
             mod $model {
@@ -176,6 +201,7 @@ mod model {
     models! {
         in_turn: TAKE, GIVE;
         taken_back: TAKE_BACK;
+        given_up_again: LOOK_AGAIN;
     }
 }
 

@@ -275,11 +275,8 @@ impl Connection {
                 break Err(Failed::Transport(Transport::Busy));
             }
             // A reply to a call that was given up wakes no thread. So look again after a while.
-            let step = self.regions.iter().any(|region| region.given_up() != 0).then_some(STEP);
-            let left = time_left(deadline);
-            self.crowd
-                .free
-                .wait(seen, step.map_or(left, |step| Some(left.map_or(step, |left| left.min(step)))));
+            let limit = time_left(deadline).map_or(STEP, |left| left.min(STEP));
+            self.crowd.free.wait(seen, Some(limit));
         };
         self.crowd.waiting.fetch_sub(1, Ordering::Relaxed);
         result
