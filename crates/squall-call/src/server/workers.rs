@@ -188,8 +188,9 @@ impl Pool {
             return None;
         }
         if self.workers < LIMIT {
-            let name =
-                job.processor.map_or("squall-call-any".into(), |processor| format!("squall-call-{processor}"));
+            let name = job
+                .processor
+                .map_or("squall-call-any".into(), |processor| format!("squall-call-{processor}"));
             let given = job.clone();
             if thread::Builder::new().name(name).spawn(move || work(given)).is_ok() {
                 self.workers += 1;

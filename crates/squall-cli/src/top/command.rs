@@ -257,11 +257,11 @@ fn mediator_line(mediator: &MediatorView) -> String {
 fn export_lines(export: &ExportView) -> Vec<String> {
     let ExportView { denied, callers, callers_count, .. } = export;
     let caller = |caller: &CallerView| {
-        let CallerView { number, uid, calls, .. } = caller;
+        let CallerView { number, pid, uid, calls, .. } = caller;
         // The methods that all callers are denied stand above.
         let own: Vec<_> = caller.denied.iter().filter(|method| !denied.contains(method)).collect();
         let own = if own.is_empty() { String::new() } else { format!("; denied: {}", join(own)) };
-        format!("  caller {number}: {}, user {uid}; {calls} calls{own}", process(caller.pid))
+        format!("  caller {number}: {}; {calls} calls{own}", process(*pid, *uid))
     };
     let denied = if denied.is_empty() { String::new() } else { format!("; denied: {}", join(denied)) };
     let name = text::escaped(&export.name);
@@ -278,15 +278,17 @@ fn join<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
 fn import_line(import: &ImportView) -> String {
     let ImportView { name, pid, uid, is_connected, calls, .. } = import;
     let state = if *is_connected { "" } else { "; it is gone, import the object again" };
-    format!(
-        "imported as \"{}\" from {}, user {uid}; {calls} calls{state}",
-        text::escaped(name),
-        process(*pid)
-    )
+    format!("imported as \"{}\" from {}; {calls} calls{state}", text::escaped(name), process(*pid, *uid))
 }
 
-fn process(pid: Option<u32>) -> String {
-    pid.map_or("a process of another namespace".to_owned(), |pid| format!("process {pid}"))
+/// Formats a process as the kernel names it.
+fn process(pid: Option<u32>, uid: Option<u32>) -> String {
+    match (pid, uid) {
+        (Some(pid), Some(uid)) => format!("process {pid}, user {uid}"),
+        (Some(pid), None) => format!("process {pid}"),
+        (None, Some(uid)) => format!("a process of another namespace, user {uid}"),
+        (None, None) => "the other end of a socket pair".to_owned(),
+    }
 }
 
 /// Formats a linked object.
