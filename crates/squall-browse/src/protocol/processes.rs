@@ -24,8 +24,8 @@ pub struct ExportView {
 pub struct CallerView {
     /// Number of the connection. The program uses each number once.
     pub number: u64,
-    /// Number of the calling process, as the kernel reports it. Absent if its pid namespace is not visible, or
-    /// if it came over a pair of sockets.
+    /// Number of the calling process, as the kernel reports it. Absent if its pid namespace is not visible,
+    /// or if it came over a pair of sockets.
     pub pid: Option<u32>,
     /// User of the calling process, as the kernel reports it. Absent if it came over a pair of sockets.
     pub uid: Option<u32>,
