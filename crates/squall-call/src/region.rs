@@ -24,7 +24,7 @@ mod sites {
     /// (I2).
     pub(super) const TAKE_BACK: Site = Site(235);
     /// The look for the reply after [`TAKE_BACK`].
-    pub(super) const LOOK_AGAIN: Site = Site(236);
+    pub(super) const LOOK_AGAIN: Site = Site(238);
 }
 
 const SLOTS: usize = REGION_SLOTS as usize;

@@ -24,9 +24,10 @@ pub struct ExportView {
 pub struct CallerView {
     /// Number of the connection. The program uses each number once.
     pub number: u64,
-    /// Number of the calling process, as the kernel reports it. Absent if its pid namespace is not visible.
+    /// Number of the calling process, as the kernel reports it. Absent if its pid namespace is not visible,
+    /// or if it came over a pair of sockets.
     pub pid: Option<u32>,
-    /// User of the calling process, as the kernel reports it. Absent for a socket pair.
+    /// User of the calling process, as the kernel reports it. Absent if it came over a pair of sockets.
     pub uid: Option<u32>,
     /// Number of calls served.
     pub calls: u64,
@@ -42,9 +43,9 @@ pub struct ImportView {
     /// Name by which it was imported. May contain control characters.
     pub name: String,
     /// Number of the process that exports it, as the kernel reports it. Absent if its pid namespace is not
-    /// visible.
+    /// visible, or if it was imported over a pair of sockets.
     pub pid: Option<u32>,
-    /// User of that process, as the kernel reports it. Absent for a socket pair.
+    /// User of that process, as the kernel reports it. Absent if it was imported over a pair of sockets.
     pub uid: Option<u32>,
     /// `true` while that process serves the object. Otherwise all calls return an error.
     pub is_connected: bool,

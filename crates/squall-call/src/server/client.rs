@@ -69,7 +69,8 @@ pub(crate) struct Client {
     /// Number of slots that wait for a worker.
     pub(super) wanted: AtomicUsize,
     pub(super) share: CachePadded<Mutex<Share>>,
-    values: CachePadded<Mutex<Values>>,
+    /// Its values, until they are retired.
+    values: CachePadded<Mutex<Option<Values>>>,
     token: OnceLock<Token>,
 }
 
@@ -113,7 +114,7 @@ impl Client {
             rights: AtomicU64::new(u64::MAX),
             wanted: AtomicUsize::new(0),
             share: CachePadded::default(),
-            values: CachePadded::default(),
+            values: CachePadded::new(Mutex::new(Some(Values::new()))),
             token: OnceLock::new(),
         });
         lock(&exported.clients, "the list of an export's clients").push(Arc::downgrade(&client));
@@ -171,26 +172,28 @@ impl Client {
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// Returns the client's value of this type. The first call makes it, with `make`.
+    /// The value of this type that belongs to the client, made by `make` if there is none. Once the client's
+    /// values are retired, each one is new.
     pub(crate) fn value<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let key = TypeId::of::<T>();
         let find = |values: &Values| values.get(&key).cloned().and_then(|value| value.downcast::<T>().ok());
-        if let Some(found) = find(&lock(&self.values, "the values of a client")) {
+        if let Some(found) = lock(&self.values, "the values of a client").as_ref().and_then(find) {
             return found;
         }
-        // User code runs without the lock. If two threads make a value, the first inserted one stays.
+        // The users' code runs without the lock. The first value counts.
         let made: Arc<T> = Arc::new(make());
         let mut values = lock(&self.values, "the values of a client");
-        let first = find(&values);
+        let Some(values) = values.as_mut() else { return made };
+        let first = find(values);
         first.unwrap_or_else(|| {
             values.insert(key, made.clone());
             made
         })
     }
 
-    /// Takes the values of the client out.
+    /// Takes the values of the client out, for good.
     pub(super) fn take_values(&self) -> Values {
-        std::mem::take(&mut lock(&self.values, "the values of a client"))
+        lock(&self.values, "the values of a client").take().unwrap_or_default()
     }
 
     /// Answers the first message.

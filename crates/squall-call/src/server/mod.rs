@@ -364,7 +364,7 @@ impl Caller {
     /// # Source
     /// Gamsa et al. 1999, §6 (AD-04): a server keeps state of one client local to it.
     pub fn value<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
-        match self.client.upgrade().filter(|client| client.is_connected()) {
+        match self.client.upgrade() {
             Some(client) => client.value(make),
             None => Arc::new(make()),
         }

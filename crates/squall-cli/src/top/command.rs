@@ -257,11 +257,11 @@ fn mediator_line(mediator: &MediatorView) -> String {
 fn export_lines(export: &ExportView) -> Vec<String> {
     let ExportView { denied, callers, callers_count, .. } = export;
     let caller = |caller: &CallerView| {
-        let CallerView { number, uid, calls, .. } = caller;
+        let CallerView { number, pid, uid, calls, .. } = caller;
         // The methods that all callers are denied stand above.
         let own: Vec<_> = caller.denied.iter().filter(|method| !denied.contains(method)).collect();
         let own = if own.is_empty() { String::new() } else { format!("; denied: {}", join(own)) };
-        format!("  caller {number}: {}; {calls} calls{own}", process(caller.pid, *uid))
+        format!("  caller {number}: {}; {calls} calls{own}", process(*pid, *uid))
     };
     let denied = if denied.is_empty() { String::new() } else { format!("; denied: {}", join(denied)) };
     let name = text::escaped(&export.name);
@@ -281,11 +281,13 @@ fn import_line(import: &ImportView) -> String {
     format!("imported as \"{}\" from {}; {calls} calls{state}", text::escaped(name), process(*pid, *uid))
 }
 
+/// Formats a process as the kernel names it.
 fn process(pid: Option<u32>, uid: Option<u32>) -> String {
     match (pid, uid) {
         (Some(pid), Some(uid)) => format!("process {pid}, user {uid}"),
+        (Some(pid), None) => format!("process {pid}"),
         (None, Some(uid)) => format!("a process of another namespace, user {uid}"),
-        (_, None) => "the other end of a socket pair".to_owned(),
+        (None, None) => "the other end of a socket pair".to_owned(),
     }
 }
 

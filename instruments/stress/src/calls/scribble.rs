@@ -42,7 +42,7 @@ pub(super) fn scribble(memory: &File, (from, length): (u64, u64), rng: &mut Rng)
         1 => u32::MAX,
         2 => rng.below(8) as u32,
         3 => 1 << rng.below(32),
-        4 => 8192 + rng.below(8) as u32 - 4,
+        4 => 8448 + rng.below(8) as u32 - 4,
         _ => rng.next() as u32,
     };
     // Fails once the segment is unmapped.

@@ -20,8 +20,8 @@ function relations({ whole, linked, number }) {
   return whole || linked.length > 0 ? [element("h2", {}, "Part of and parts"), list] : [];
 }
 
-const process = ({ pid, uid }) => uid === null ? "the other end of a socket pair"
-  : (pid === null ? "a process of another namespace" : `process ${pid}`) + `, user ${uid}`;
+const process = ({ pid, uid }) => pid === null && uid === null ? "the other end of a socket pair"
+  : (pid === null ? "a process of another namespace" : `process ${pid}`) + (uid === null ? "" : `, user ${uid}`);
 
 const without = methods => methods.length === 0 ? "" : `; denied: ${methods.join(", ")}`;
 
