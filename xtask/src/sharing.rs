@@ -110,6 +110,9 @@ enum Promise {
     /// the grace periods share a little. The thread that advances a grace period reads the records of all
     /// other threads.
     LocalButForMemory,
+    /// Like `Local`, but now and then elements move between processors, with lines that each writes often.
+    /// So the upper bound for transfers says nothing.
+    LocalButForMoves,
     /// Each operation accesses a line that another thread writes at least once.
     Shared,
 }
@@ -128,6 +131,11 @@ const CLAIMS: &[Claim] = &[
     claim("bag", "squall-distributed", Promise::Local),
     claim("bag", "squall-part", Promise::Local),
     claim("bag", "segqueue", Promise::Shared),
+    // The distributed forms: the policy of the adaptive ones counts their calls now and then.
+    claim("id-pool", "squall-distributed", Promise::LocalButForMoves),
+    claim("id-pool", "locked-vec", Promise::Shared),
+    claim("page-pool", "squall-distributed", Promise::Local),
+    claim("page-pool", "locked-vec", Promise::Shared),
     claim("request-counter", "squall-distributed", Promise::Local),
     claim("request-counter", "squall-shared", Promise::Shared),
     claim("cell", "squall-shared", Promise::Local),
@@ -142,6 +150,7 @@ const CLAIMS: &[Claim] = &[
     // Slabs become empty and are filled again. With more threads, the emulator runs each thread so rarely
     // that the allocator takes its VP for idle and gives its memory back.
     claim("alloc", "squall", Promise::Local).with_variant("burst-256", 5, 8),
+    claim("ship", "squall-ship", Promise::Local).with_variant("own", 1, VPS),
     claim("percpu", "squall", Promise::Local),
     claim("percpu", "padded", Promise::Local),
     claim("percpu", "atomic", Promise::Shared),
@@ -189,17 +198,19 @@ impl Promise {
     const MEMORY: f64 = 0.1;
     /// The accesses per operation allowed for advancing grace periods.
     const GRACE: f64 = 0.01;
+    /// The accesses per operation allowed where elements move.
+    const MOVES: f64 = 0.001;
     /// The least accesses per operation of a shared operation: a little below one, because a thread may run
     /// alone for a while.
     const ONCE: f64 = 0.9;
 
-    /// The number of counts allowed. A promise that involves grace periods gets a second count: the emulator
-    /// may keep one thread inside an operation for long, and another thread then polls its line again and
-    /// again.
+    /// The number of counts allowed. A promise that involves grace periods or locks of other threads gets a
+    /// second count: the emulator may keep one thread inside an operation for long, and another thread then
+    /// polls its line again and again.
     fn tries(self) -> u32 {
         match self {
             Promise::Local | Promise::Shared => 1,
-            Promise::LocalButForMemory => 2,
+            Promise::LocalButForMemory | Promise::LocalButForMoves => 2,
         }
     }
 
@@ -209,6 +220,7 @@ impl Promise {
             Promise::LocalButForMemory => {
                 count.steady <= Promise::GRACE && count.transfers <= Promise::MEMORY
             }
+            Promise::LocalButForMoves => count.steady <= Promise::MOVES,
             Promise::Shared => count.steady >= Promise::ONCE,
         }
     }
@@ -438,6 +450,7 @@ fn count(squall: &Path, claim: &Claim, threads: u32, ops: u64, checks: &[PathBuf
     let limit = match claim.promise {
         Promise::Local => Some(0.0),
         Promise::LocalButForMemory => Some(Promise::GRACE),
+        Promise::LocalButForMoves => Some(Promise::MOVES),
         Promise::Shared => None,
     };
     if let Some(limit) = limit.filter(|_| checks.is_empty()) {
@@ -562,6 +575,8 @@ mod tests {
         assert!(Promise::LocalButForMemory.kept(&count(0.01, 0.0)));
         assert!(!Promise::LocalButForMemory.kept(&count(0.0101, 0.0)));
         assert!(!Promise::LocalButForMemory.kept(&count(0.0, 0.1001)));
+        assert!(Promise::LocalButForMoves.kept(&count(0.001, 5.0)));
+        assert!(!Promise::LocalButForMoves.kept(&count(0.0011, 0.0)));
         assert!(Promise::Shared.kept(&count(1.0, 1.0)));
         assert!(!Promise::Shared.kept(&count(0.0, 0.0)));
     }

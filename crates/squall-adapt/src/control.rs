@@ -430,6 +430,40 @@ pub fn register_attribute<I: ?Sized + Interface, T: Value>(
     live::register(attribute, read, make);
 }
 
+/// Registers an attribute that is read from an object and set by a call of it.
+///
+/// `read` returns the value for an object, and `write` sets it. Both return an empty option if the object
+/// does not have the attribute. A second registration of the same name for the same interface has no effect.
+///
+/// ```
+/// use squall::Handle;
+/// use squall::adapt::control;
+/// use squall::policy::attribute::Attribute;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// # #[squall::interface]
+/// # trait Limited: Send + Sync { fn limit(&self) -> u64; fn set_limit(&self, limit: u64); }
+/// # struct Is(AtomicU64);
+/// # impl Limited for Is {
+/// #     fn limit(&self) -> u64 { self.0.load(Ordering::Relaxed) }
+/// #     fn set_limit(&self, limit: u64) { self.0.store(limit, Ordering::Relaxed) }
+/// # }
+/// static LIMIT: Attribute<u64> = Attribute::new("limit", 100);
+/// let (read, write) = (|it: Handle<dyn Limited>| it.try_limit().ok(), |it: Handle<dyn Limited>, n| it.try_set_limit(n).ok());
+/// control::register_setting(&LIMIT, read, write);
+///
+/// let object: squall::Owned<dyn Limited> = squall::shared(Is(AtomicU64::new(3)));
+/// control::set_attribute(Handle::id(object.handle()), "limit", "7")?;
+/// assert_eq!(object.limit(), 7);
+/// # Ok::<(), control::ControlError>(())
+/// ```
+pub fn register_setting<I: ?Sized + Interface, T: Value>(
+    attribute: &'static Attribute<T>,
+    read: fn(Handle<I>) -> Option<T>,
+    write: fn(Handle<I>, T) -> Option<()>,
+) {
+    live::register_setting(attribute, read, write);
+}
+
 /// Sets an attribute of an object by its name, from text. A [registered](register_attribute) attribute is set
 /// by a swap.
 ///

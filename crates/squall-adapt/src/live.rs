@@ -1,5 +1,5 @@
 //! Attributes with a value that is determined by the implementation of an object: read from the object, set
-//! by a swap.
+//! by a swap or by a call of the object.
 //!
 //! - I1. User code does not run under a lock of this module.
 
@@ -21,7 +21,7 @@ use squall_policy::attribute::{
 pub type PlannedSwap<I> = (Handle<I>, Replacement<I>);
 
 type Read = Arc<dyn Fn(Id) -> Option<u64> + Send + Sync>;
-type Set = Arc<dyn Fn(Id, u64, Duration) -> Option<Result<SwapReport, SwapError>> + Send + Sync>;
+type Set = Arc<dyn Fn(Id, u64, Duration) -> Option<Result<Option<SwapReport>, SwapError>> + Send + Sync>;
 
 #[derive(Clone)]
 pub(crate) struct Live {
@@ -39,6 +39,35 @@ pub(crate) fn register<I: ?Sized + Interface, T: Value>(
     read: fn(Handle<I>) -> Option<T>,
     make: fn(Handle<I>, T) -> Option<PlannedSwap<I>>,
 ) {
+    add::<I, T>(attribute, read, || {
+        Arc::new(move |id, bits, within| {
+            let (handle, new) = make(Handle::<I>::find(id)?, T::from_bits(bits))?;
+            Some(Swap::new(handle).timeout(within).run(new).map(Some))
+        })
+    });
+}
+
+/// See [`control::register_setting`](crate::control::register_setting).
+pub(crate) fn register_setting<I: ?Sized + Interface, T: Value>(
+    attribute: &'static Attribute<T>,
+    read: fn(Handle<I>) -> Option<T>,
+    write: fn(Handle<I>, T) -> Option<()>,
+) {
+    add::<I, T>(attribute, read, || {
+        Arc::new(move |id, bits, _| {
+            let handle = Handle::<I>::find(id)?;
+            // As for `read`.
+            let written = catch_unwind(AssertUnwindSafe(|| reading(|| write(handle, T::from_bits(bits)))));
+            written.ok()?.map(|()| Ok(None))
+        })
+    });
+}
+
+fn add<I: ?Sized + Interface, T: Value>(
+    attribute: &'static Attribute<T>,
+    read: fn(Handle<I>) -> Option<T>,
+    set: impl FnOnce() -> Set,
+) {
     let interface = TypeId::of::<I>();
     let is_it = |there: &Live| there.interface == interface && there.attribute.name() == attribute.name();
     if forked() || LIVE.read().unwrap_or_else(PoisonError::into_inner).iter().any(is_it) {
@@ -48,10 +77,7 @@ pub(crate) fn register<I: ?Sized + Interface, T: Value>(
         let handle = Handle::<I>::find(id)?;
         reading(|| read(handle)).map(Value::to_bits)
     });
-    let set: Set = Arc::new(move |id, bits, within| {
-        let (handle, new) = make(Handle::<I>::find(id)?, T::from_bits(bits))?;
-        Some(Swap::new(handle).timeout(within).run(new))
-    });
+    let set = set();
     let mut list = LIVE.write().unwrap_or_else(PoisonError::into_inner);
     if !list.iter().any(is_it) {
         list.push(Live { interface, attribute, read, set });
@@ -81,7 +107,7 @@ impl Live {
         if self.read(id) == Some(bits) {
             return Ok(Some(Ok(None)));
         }
-        Ok((self.set)(id, bits, within).map(|swapped| swapped.map(Some)))
+        Ok((self.set)(id, bits, within))
     }
 }
 

@@ -68,6 +68,15 @@ impl Action {
             Request::Unset { id, name, author } => {
                 (Some(id), format!("unset {}", shortened(name)), author, set(name))
             }
+            Request::Deny { id, method, author } => {
+                (Some(id), format!("deny {}", shortened(method)), author, false)
+            }
+            Request::Allow { id, method, author } => {
+                (Some(id), format!("allow {}", shortened(method)), author, false)
+            }
+            Request::Disconnect { id, caller, author } => {
+                (Some(id), format!("disconnect caller {caller}"), author, false)
+            }
             _ => return None,
         };
         let author = session.author(author.as_deref());

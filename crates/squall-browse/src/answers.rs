@@ -1,7 +1,8 @@
 //! Answers: the program's statements about its objects, and the changes that clients may make.
 //!
 //! - I1. A request that only reads writes no memory that a call reads. It uses snapshots of the inspection
-//!   and the records of `control`.
+//!   and the records of `control`. One exception: it counts itself as a user of each connection of an
+//!   exported or imported object.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -17,6 +18,7 @@ use squall_machine::ClusterSize;
 use squall_policy::attribute::AttributeInfo;
 
 use crate::actions;
+use crate::between::{self, Between};
 use crate::changes;
 use crate::protocol::{
     AttributeView, CallsView, ClassMemoryView, DecisionView, Detail, EVENTS_MAX, Hello, LevelView, ListQuery,
@@ -76,6 +78,9 @@ fn perform(request: Request, session: &mut Session) -> Result<String, Refusal> {
             let report = control::swap_by(find(&id)?.id, &implementation, &author).map_err(refuse)?;
             text(&swap_view(&report))
         }
+        Request::Deny { id, method, .. } => agreed(between::set_right(find(&id)?.id, &method, false)),
+        Request::Allow { id, method, .. } => agreed(between::set_right(find(&id)?.id, &method, true)),
+        Request::Disconnect { id, caller, .. } => agreed(between::disconnect(find(&id)?.id, caller)),
         Request::Sample { id, span_ms } => text(&sample(&id, span_ms)?),
     }
 }
@@ -89,6 +94,12 @@ fn text(payload: &impl Serialize) -> Result<String, Refusal> {
 /// Answers a request that has no result.
 fn done(result: Result<(), ControlError>) -> Result<String, Refusal> {
     result.map_err(refuse)?;
+    text(&())
+}
+
+/// Answers a request about calls between processes, which has no result.
+fn agreed(result: Result<(), String>) -> Result<String, Refusal> {
+    result.map_err(|why| Refusal::new(RefusalKind::Refused, why))?;
     text(&())
 }
 
@@ -229,8 +240,11 @@ fn list(query: &ListQuery) -> Result<Listing, Refusal> {
     let ids: Vec<Id> = objects.iter().map(|object| object.id).collect();
     let statuses = control::statuses_of(&ids);
     let mut classes = short::Classes::default();
-    let objects =
-        objects.iter().zip(&statuses).map(|(object, status)| view(object, status.as_ref(), &mut classes));
+    let between = Between::now();
+    let objects = objects
+        .iter()
+        .zip(&statuses)
+        .map(|(object, status)| view(object, status.as_ref(), &mut classes, &between));
     Ok(Listing { total, all_frozen: control::all_frozen(), objects: objects.collect() })
 }
 
@@ -295,8 +309,13 @@ fn sorted(query: &ListQuery, limit: usize) -> (Vec<ObjectInfo>, usize) {
     (objects, total)
 }
 
-pub(crate) fn view(object: &ObjectInfo, status: Option<&Status>, classes: &mut short::Classes) -> ObjectView {
-    ObjectView {
+pub(crate) fn view(
+    object: &ObjectInfo,
+    status: Option<&Status>,
+    classes: &mut short::Classes,
+    between: &Between,
+) -> ObjectView {
+    let mut row = ObjectView {
         id: object.id.to_string(),
         name: object.name.as_deref().map(str::to_owned),
         interface: object.interface.to_owned(),
@@ -327,7 +346,10 @@ pub(crate) fn view(object: &ObjectInfo, status: Option<&Status>, classes: &mut s
         last_decision: status.and_then(|status| status.last.as_ref()).map(sentence),
         part_of: object.part_of.map(|whole| whole.to_string()),
         mediator: object.mediator.as_ref().map(mediator),
-    }
+        ..ObjectView::default()
+    };
+    between.add_to(object.id, &mut row);
+    row
 }
 
 fn mediator(mediator: &MediatorInfo) -> MediatorView {
@@ -358,11 +380,12 @@ fn detail(object: &ObjectInfo) -> Detail {
         holds: rep.holds,
     });
     let parts = squall_core::parts_of(object.id);
+    let between = Between::now();
     Detail {
         whole: object.part_of.and_then(related),
         parts_count: parts.len(),
         parts: parts.into_iter().take(PARTS_LISTED_MAX).filter_map(related).collect(),
-        row: view(object, status.as_ref(), &mut short::Classes::default()),
+        row: view(object, status.as_ref(), &mut short::Classes::default(), &between),
         class_path: object.class.to_owned(),
         kind: match object.kind {
             ObjectKind::Shared => "shared",
@@ -379,6 +402,8 @@ fn detail(object: &ObjectInfo) -> Detail {
         attributes: attributes(object.id).unwrap_or_default(),
         implementations: control::implementations(object.id).iter().map(|name| (*name).to_owned()).collect(),
         last: status.as_ref().and_then(|status| status.last.as_ref()).map(decision_view),
+        exports: between.exports(object.id),
+        import: between.import(object.id),
         frozen_by: status.and_then(|status| actions::freeze_of(status.frozen.then_some(object.id))),
     }
 }

@@ -18,6 +18,7 @@ use squall_adapt::control;
 use squall_core::Id;
 
 use crate::answers::view;
+use crate::between::Between;
 use crate::protocol::{Changes, OBJECTS_MAX, ObjectView};
 use crate::short;
 
@@ -44,6 +45,7 @@ pub(crate) fn next(sent: &mut Sent) -> Changes {
 
 fn step(sent: &mut Sent, looked_max: usize, rows_max: usize) -> Changes {
     let mut classes = short::Classes::default();
+    let between = Between::now();
     let mut changes = Changes { all_frozen: control::all_frozen(), ..Changes::default() };
     let mut looked = 0;
     while looked < looked_max && changes.objects.len() < rows_max {
@@ -52,7 +54,7 @@ fn step(sent: &mut Sent, looked_max: usize, rows_max: usize) -> Changes {
         let ids: Vec<Id> = objects.iter().map(|object| object.id).collect();
         let statuses = control::statuses_of(&ids);
         for (object, status) in objects.iter().zip(&statuses) {
-            let row = view(object, status.as_ref(), &mut classes);
+            let row = view(object, status.as_ref(), &mut classes, &between);
             let hash = hash(&row);
             let before = sent.rows.insert(object.id, (hash, sent.scan));
             if before.is_none_or(|(before, _)| before != hash) {
@@ -105,11 +107,15 @@ fn hash(row: &ObjectView) -> u64 {
         last_decision,
         part_of,
         mediator,
+        exported_as,
+        callers,
+        imported_as,
     } = row;
     let mut hasher = DefaultHasher::new();
     (id, name, interface, class, family, form, forms, state).hash(&mut hasher);
     (reps, vps, bytes, misses, contended_per_s.map(f64::to_bits), swaps).hash(&mut hasher);
     (frozen, frozen_all, dry_run, stays, last_decision, part_of, mediator).hash(&mut hasher);
+    (exported_as, callers, imported_as).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -312,6 +312,28 @@ impl Client {
         self.ask(&Request::Swap { id, implementation, author: self.author.clone() })
     }
 
+    /// Denies all other processes a method of an exported object, or allows it again. Calls that run go on.
+    ///
+    /// # Errors
+    /// The errors of [`Client::hello`]. The program refuses if the object is not exported or has no such
+    /// method. A program with an older version of Squall refuses: see [`Hello::operations`].
+    pub fn set_right(&mut self, id: &str, method: &str, is_allowed: bool) -> Result<(), ClientError> {
+        let (id, method, author) = (id.to_owned(), method.to_owned(), self.author.clone());
+        self.ask(&match is_allowed {
+            true => Request::Allow { id, method, author },
+            false => Request::Deny { id, method, author },
+        })
+    }
+
+    /// Ends a connection of another process to an exported object. `caller` is
+    /// [`CallerView::number`](crate::protocol::CallerView::number).
+    ///
+    /// # Errors
+    /// The errors of [`Client::set_right`].
+    pub fn disconnect(&mut self, id: &str, caller: u64) -> Result<(), ClientError> {
+        self.ask(&Request::Disconnect { id: id.to_owned(), caller, author: self.author.clone() })
+    }
+
     /// Counts an object's calls for a span. Each of its calls costs more during the count.
     ///
     /// # Errors

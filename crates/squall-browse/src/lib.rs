@@ -3,6 +3,7 @@
 
 mod actions;
 mod answers;
+mod between;
 mod changes;
 mod client;
 #[cfg(all(target_os = "linux", not(miri)))]

@@ -15,7 +15,11 @@
 //! Later versions add operations, fields of answers and optional fields of requests. A change that an older
 //! client would misread raises [`VERSION`].
 
+mod processes;
+
 use serde::{Deserialize, Serialize};
+
+pub use processes::{CallerView, ExportView, ImportView};
 
 /// Version of the protocol.
 pub const VERSION: u32 = 1;
@@ -30,7 +34,7 @@ pub const ACTIONS_MAX: usize = 256;
 /// Longest span of a call count, in milliseconds.
 pub const SAMPLE_MS_MAX: u64 = 1000;
 /// Names of the operations of this version: the `op` of each [`Request`].
-pub const OPERATIONS: [&str; 20] = [
+pub const OPERATIONS: [&str; 23] = [
     "hello",
     "list",
     "changes",
@@ -50,6 +54,9 @@ pub const OPERATIONS: [&str; 20] = [
     "freeze-all",
     "thaw-all",
     "swap",
+    "deny",
+    "allow",
+    "disconnect",
     "sample",
 ];
 
@@ -169,6 +176,36 @@ pub enum Request {
         /// Name of the implementation, as the program registered it.
         implementation: String,
         /// Author of the change, for the [log](Request::Actions) and for the reason of a decision.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        author: Option<String>,
+    },
+    /// Denies all callers of other processes a method of an exported object. Calls that run go on.
+    Deny {
+        /// Id of the object, as text.
+        id: String,
+        /// Name of the method.
+        method: String,
+        /// Author of the change, for the [log](Request::Actions).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        author: Option<String>,
+    },
+    /// Allows a method of an exported object again.
+    Allow {
+        /// Id of the object, as text.
+        id: String,
+        /// Name of the method.
+        method: String,
+        /// Author of the change, for the [log](Request::Actions).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        author: Option<String>,
+    },
+    /// Ends a connection of another process to an exported object.
+    Disconnect {
+        /// Id of the object, as text.
+        id: String,
+        /// Number of the connection: [`CallerView::number`].
+        caller: u64,
+        /// Author of the change, for the [log](Request::Actions).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         author: Option<String>,
     },
@@ -416,6 +453,19 @@ pub struct ObjectView {
     /// The mediator in front of it, while it is being swapped or is arbitrated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mediator: Option<MediatorView>,
+    /// Names by which other processes can import it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exported_as: Vec<String>,
+    /// Number of connections of other processes that call it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub callers: usize,
+    /// Name by which it was imported, if it is an object of another process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported_as: Option<String>,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A mediator in front of an object.
@@ -487,6 +537,12 @@ pub struct Detail {
     /// Number of all of its parts.
     #[serde(default)]
     pub parts_count: usize,
+    /// Its exports to other processes, with their callers.
+    #[serde(default)]
+    pub exports: Vec<ExportView>,
+    /// The process that serves it, if it was imported.
+    #[serde(default)]
+    pub import: Option<ImportView>,
 }
 
 /// One representative.
@@ -729,61 +785,4 @@ impl CallsView {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_are_what_the_documentation_shows() {
-        let read = |text: &str| serde_json::from_str::<Request>(text);
-        assert_eq!(read(r#"{"op":"hello"}"#).expect("hello"), Request::Hello {});
-        assert_eq!(read(r#"{"op":"list"}"#).expect("list"), Request::List(ListQuery::default()));
-        let query = ListQuery { sort: Sort::Bytes, limit: Some(3), ..ListQuery::default() };
-        assert_eq!(read(r#"{"op":"list","sort":"bytes","limit":3}"#).expect("list"), Request::List(query));
-        let set = read(r#"{"op":"set","id":"17.3","name":"width","value":"4"}"#).expect("set");
-        let wanted =
-            Request::Set { id: "17.3".into(), name: "width".into(), value: "4".into(), author: None };
-        assert_eq!(set, wanted);
-        let all = Request::FreezeAll { author: None };
-        assert_eq!(serde_json::to_string(&all).expect("text"), r#"{"op":"freeze-all"}"#);
-        let named = read(r#"{"op":"freeze-all","author":"ann"}"#).expect("freeze-all");
-        assert_eq!(named, Request::FreezeAll { author: Some("ann".into()) });
-    }
-
-    #[test]
-    fn errors_name_what_would_be_right() {
-        let error = |text: &str| serde_json::from_str::<Request>(text).expect_err("bad").to_string();
-        let unknown = error(r#"{"op":"kill"}"#);
-        assert!(unknown.contains("`kill`") && unknown.contains("`freeze-all`"), "{unknown}");
-        assert!(error(r#"{"op":"object"}"#).contains("missing field `id`"));
-        let extra = error(r#"{"op":"object","id":"1.0","ids":2}"#);
-        assert!(extra.contains("`ids`") && extra.contains("`id`"), "{extra}");
-        let sort = error(r#"{"op":"list","sort":"name"}"#);
-        assert!(sort.contains("`bytes`"), "{sort}");
-        assert!(error(r#"{"op":"hello","id":1}"#).contains("unknown field"), "no field is passed over");
-    }
-
-    #[test]
-    fn the_list_of_operations_is_that_of_the_requests() {
-        let error = serde_json::from_str::<Request>(r#"{"op":""}"#).expect_err("none").to_string();
-        let known: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
-        assert_eq!(known, OPERATIONS, "{error}");
-    }
-
-    #[test]
-    fn a_client_reads_what_an_earlier_server_says() {
-        let text = r#"{"protocol":1,"version":"0.1.0","pid":7,"program":"it","all_frozen":false}"#;
-        let earlier: Hello = serde_json::from_str(text).expect("readable");
-        assert!(!earlier.records_authors && earlier.operations.is_empty());
-        assert!(earlier.is_same_program(&earlier.clone()));
-        let later = Hello { instance: Some(7), ..earlier.clone() };
-        assert!(!later.is_same_program(&earlier), "the process was taken over");
-    }
-
-    #[test]
-    fn a_client_reads_what_a_later_server_says() {
-        let text = r#"{"error":{"kind":"weary","message":"later","more":1}}"#;
-        let answer: Answer<Hello> = serde_json::from_str(text).expect("readable");
-        let Answer::Refused(refusal) = answer else { panic!("{answer:?}") };
-        assert_eq!((refusal.kind, refusal.message.as_str()), (RefusalKind::Unknown, "later"));
-    }
-}
+mod tests;

@@ -28,8 +28,9 @@ pub const SLOT_BYTES: usize = 256;
 const INLINE_OFFSET: usize = 64;
 /// Largest size in bytes of arguments or a result within the slot.
 pub const INLINE_BYTES: usize = SLOT_BYTES - INLINE_OFFSET;
-/// Size of the bulk area of a slot, and largest size of arguments or a result, in bytes.
-pub const BULK_BYTES: usize = 8192;
+/// Size of the bulk area of a slot, and largest size of arguments or a result, in bytes: 8 KiB, and room for
+/// lengths and further arguments.
+pub const BULK_BYTES: usize = 8192 + 256;
 /// Offset of the first bulk area of a region.
 const BULK_OFFSET: usize = REGION_SLOTS as usize * SLOT_BYTES;
 /// Size of a region in bytes: whole pages of 4 KiB.
@@ -173,11 +174,11 @@ mod tests {
 
     #[test]
     fn a_segment_has_whole_regions_within_bounds() {
-        assert_eq!(REGION_BYTES, 132 * 1024);
+        assert_eq!(REGION_BYTES, 136 * 1024);
         assert_eq!(INLINE_BYTES, 192);
         assert_eq!(segment_bytes(0), None);
         assert_eq!(segment_bytes(1), Some(REGION_BYTES));
-        assert_eq!(segment_bytes(REGIONS_MAX), Some(132 << 20));
+        assert_eq!(segment_bytes(REGIONS_MAX), Some(136 << 20));
         assert_eq!(segment_bytes(REGIONS_MAX + 1), None);
         assert_eq!(segment_bytes(u32::MAX), None);
     }
@@ -224,7 +225,7 @@ mod tests {
             assert_eq!(slot.data(INLINE_BYTES as u32 + 1), Some(bulk));
             assert_eq!(slot.data(BULK_BYTES as u32 + 1), None);
             assert_eq!(slot.data(u32::MAX), None);
-            assert!(inline.is_multiple_of(64) && bulk.is_multiple_of(4096));
+            assert!(inline.is_multiple_of(64) && bulk.is_multiple_of(64));
             parts.extend([(inline, INLINE_BYTES), (bulk, BULK_BYTES)]);
         }
         parts.sort();

@@ -37,7 +37,9 @@ mod status;
 mod watch;
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-pub use client::{ImportError, ImportInfo, ImportOptions, import, import_from, imports, with_deadline};
+pub use client::{
+    ImportError, ImportInfo, ImportOptions, disconnect, import, import_from, imports, with_deadline,
+};
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use frames::{FrameError, Refusal};
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
@@ -64,7 +66,7 @@ pub fn socket_pair() -> std::io::Result<(std::os::fd::OwnedFd, std::os::fd::Owne
     socket::pair()
 }
 
-#[cfg(all(not(all(target_os = "linux", not(miri))), not(loom)))]
+#[cfg(all(not(loom), any(not(target_os = "linux"), miri)))]
 mod elsewhere;
 
 /// Not public: the items that the macro's expansion uses.
@@ -74,7 +76,7 @@ pub mod __macro {
     #[cfg(all(target_os = "linux", not(miri)))]
     pub use crate::client::Port;
     pub use crate::codec::*;
-    #[cfg(not(all(target_os = "linux", not(miri))))]
+    #[cfg(any(not(target_os = "linux"), miri))]
     pub use crate::elsewhere::Port;
     pub use crate::remote::{Remote, Unserved};
 }

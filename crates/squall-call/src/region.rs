@@ -24,7 +24,7 @@ mod sites {
     /// (I2).
     pub(super) const TAKE_BACK: Site = Site(235);
     /// The look for the reply after [`TAKE_BACK`].
-    pub(super) const LOOK_AGAIN: Site = Site(236);
+    pub(super) const LOOK_AGAIN: Site = Site(238);
 }
 
 const SLOTS: usize = REGION_SLOTS as usize;
@@ -65,14 +65,9 @@ impl Region {
     /// Frees the slots that were given up, and whose reply has come since.
     #[cold]
     fn take_back(&self, replied: impl Fn(usize, Number) -> bool) {
-        // Acquire: pairs with the Release in `give_up`, so that the numbers read below are those of the
-        // marks.
-        let given_up = self.given_up.load(Ordering::Acquire);
+        let given_up = self.given_up.load(Ordering::Relaxed);
         for at in (0..SLOTS).filter(|at| given_up & 1 << at != 0) {
-            if !replied(at, self.number(at)) {
-                continue;
-            }
-            // The thread that clears the mark owns the slot (I2). Acquire: pairs with the Release in
+            // One thread clears the mark, and has the slot then (I2). Acquire: pairs with the Release in
             // `give_up`.
             let marks = self.given_up.fetch_and(!(1 << at), Ordering::Acquire);
             if marks & 1 << at == 0 && !sites::TAKE_BACK.is_weak() {

@@ -8,7 +8,7 @@ use squall_sys::sync::atomic::Ordering;
 
 use crate::codec::{Full, Sink};
 use crate::layout::{self, INLINE_BYTES, REGION_SLOTS, Slot as Offsets};
-use crate::slot::{self, Words};
+use crate::slot::Words;
 
 /// A mapped segment.
 #[derive(Debug)]
@@ -25,16 +25,6 @@ impl Segment {
     pub(crate) fn new(memory: SharedMemory, regions: u32) -> Segment {
         assert_eq!(Some(memory.len()), layout::segment_bytes(regions), "a segment of another size");
         Segment { memory, regions }
-    }
-
-    /// Server: writes the first value of each slot's `call`.
-    ///
-    /// It touches one page for each region.
-    pub(crate) fn prepare(&self) {
-        for index in 0..self.slots() {
-            // Relaxed: the caller gets the segment later, by a message, and the kernel orders that.
-            self.slot(index).words().call.store(slot::NEW, Ordering::Relaxed);
-        }
     }
 
     pub(crate) fn regions(&self) -> u32 {
@@ -63,7 +53,10 @@ pub(crate) struct Slot<'a> {
     offsets: Offsets,
 }
 
-/// The head of a call: its object, its method, and the length of its arguments in bytes.
+/// Bit of a method's number: the caller serves a call itself meanwhile.
+pub(crate) const NESTED: u32 = 1 << 31;
+
+/// The head of a call: which method of which object, and the bytes of the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) object: u64,
@@ -78,8 +71,7 @@ impl<'a> Slot<'a> {
 
     /// Reads a word other than `call` and `reply`.
     fn load(self, offset: usize) -> u32 {
-        // Relaxed: an Acquire came before, in `arrived` of the worker or `answered` of the caller. The
-        // processors are hints, and need no order.
+        // Relaxed: `look` and `answered` order it.
         self.memory.word(offset).load(Ordering::Relaxed)
     }
 
@@ -103,7 +95,7 @@ impl<'a> Slot<'a> {
         Head {
             object: u64::from(self.load(self.offsets.object()))
                 | u64::from(self.load(self.offsets.generation())) << 32,
-            method: self.load(self.offsets.method()),
+            method: self.load(self.offsets.method()) & !NESTED,
             length: self.load(self.offsets.length()),
         }
     }
@@ -113,7 +105,12 @@ impl<'a> Slot<'a> {
         processor(self.load(self.offsets.caller_cpu()))
     }
 
-    /// The processor of the worker, as the worker last wrote it.
+    /// Whether the caller says that it serves a call itself.
+    pub(crate) fn is_nested(self) -> bool {
+        self.load(self.offsets.method()) & NESTED != 0
+    }
+
+    /// The processor on which the worker last said that it runs.
     pub(crate) fn worker_cpu(self) -> Option<usize> {
         processor(self.load(self.offsets.worker_cpu()))
     }
@@ -137,7 +134,7 @@ impl<'a> Slot<'a> {
         (self.load(self.offsets.status()), self.load(self.offsets.reply_length()))
     }
 
-    /// Copies `length` bytes of data into `buffer`, and returns them if they fit there.
+    /// Copies `length` bytes of data into `buffer`, and returns them; `None` if it cannot hold so many.
     pub(crate) fn data(self, length: u32, buffer: &mut [u8]) -> Option<&[u8]> {
         let bytes = buffer.get_mut(..length as usize)?;
         self.memory.copy_out(self.offsets.data(length)?, bytes);

@@ -1,27 +1,35 @@
 //! One call slot: a caller hands a call to a worker of another process, and gets its reply.
 //!
 //! Problem: caller and worker share only memory, and each may be killed, or lie, at any instruction. A call
-//! must cost no more than two wake-ups, and a caller must know whether a worker waits in its slot.
-//! Idea: two words. The caller writes `call`, the worker writes `reply`; each holds the number of a call
-//! and two flags. Before a side sleeps, it sets a flag in the word that it waits for. The other side
-//! exchanges the whole word for the next number, and so learns the flags in the same step.
+//! must cost no more than two wake-ups. A caller must know whether a worker is in its slot, and whether a call
+//! that it gives up can still run.
 //!
-//! - I1. A caller that exchanges `call` finds one of three states. With [`SLEEPS`], a worker sleeps in the
-//!   slot, and the caller wakes it. With [`ABSENT`], no worker is there, and the caller asks for one.
-//!   Without a flag, a worker is awake, and looks at the word again before it sleeps or leaves.
-//! - I2. A worker leaves only by a compare-exchange of `call`: from the number of its last call, with or
-//!   without [`SLEEPS`], to that number with [`ABSENT`]. If a call came first, it fails, and the worker
-//!   serves the call.
-//! - I3. At most one worker is in a slot ([`Desk`]). A hostile caller cannot change that, since the desk is
+//! Idea: two words. The word `call` holds the number of the last call and a [`State`]. The word `reply` holds
+//! the number of the last call that was answered. Every change is an exchange of the whole word, so that the
+//! one who changes it learns the state of the other side in the same step.
+//!
+//! | state | meaning | written by |
+//! |---|---|---|
+//! | `Absent` | no worker is in the slot; so are all new slots | worker, or caller that withdraws |
+//! | `Issued` | the call waits for a worker | caller |
+//! | `Runs` | a worker is awake in the slot, and has begun the call | worker |
+//! | `Sleeps` | a worker sleeps in the slot | worker |
+//! | `Withdrawn` | the caller took the call back; a worker is in the slot, or on its way | caller |
+//! | `Look` | a worker in the slot must look at the state of the server again | server |
+//!
+//! - I1. A caller that issues a call finds `Sleeps`, and wakes the worker; or `Absent`, and asks the server for
+//!   one; or another state, and a worker looks at the word again before it sleeps or leaves.
+//! - I2. A worker begins a call by exchanging `Issued` for `Runs`. A caller takes it back by exchanging `Issued`
+//!   for `Withdrawn` or `Absent`. One of the two succeeds. So a call that was taken back never runs.
+//! - I3. At most one worker is in a slot ([`Desk`]). This holds whatever the caller writes, because the desk is
 //!   private memory of the server.
-//! - I4. The caller writes arguments before `call`, with Release; the worker reads them after `call`, with
-//!   Acquire. The result and `reply` are ordered in the same way.
-//! - I5. A peer that writes other values harms its own calls only: each side keeps the number that it expects
-//!   in private memory.
+//! - I4. Arguments are written before `Issued`, and read after `Runs`. The result is written before the answer,
+//!   and read after it.
+//! - I5. A worker sleeps only if the word did not change since it looked at the state of the server. Whoever
+//!   changes that state changes the word afterwards ([`Words::make_look`]).
 //!
-//! Progress: each exchange is wait-free. A killed worker leaves the caller asleep until its watcher wakes it.
-//! Source: Gamsa et al. 1999, §6 (TO-15 to TO-17): a call is a hand-off, with a worker that waits at the
-//! port.
+//! Progress: each exchange is lock-free. A killed worker leaves the caller asleep until its watcher wakes it.
+//! Source: Gamsa et al. 1999, §6 (TO-15 to TO-17): a call is a hand-off to a worker that waits at the port.
 
 use squall_sys::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use squall_sys::sync::weaken::Site;
@@ -30,50 +38,59 @@ use std::time::Duration;
 /// Sites of this protocol. Each model twin weakens one of them and must fail.
 pub(crate) mod sites {
     use super::Site;
-    /// The Release of `call` in [`Words::issue`](super::Words::issue). Partner: [`ARGUMENTS`].
+    /// The Release of [`Words::issue`](super::Words::issue). Partner: [`ARGUMENTS`].
     pub(crate) const ISSUE: Site = Site(224);
-    /// The Acquire of `call` in [`Words::arrived`](super::Words::arrived). Partner: [`ISSUE`].
+    /// The Acquire of [`Words::look`](super::Words::look). Partner: [`ISSUE`].
     pub(crate) const ARGUMENTS: Site = Site(225);
-    /// The Release of `reply` in [`Words::answer`](super::Words::answer). Partner: [`RESULT`].
+    /// The Release of [`Words::answer`](super::Words::answer). Partner: [`RESULT`].
     pub(crate) const ANSWER: Site = Site(226);
-    /// The Acquire of `reply` in [`Words::answered`](super::Words::answered). Partner: [`ANSWER`].
+    /// The Acquire of [`Words::answered`](super::Words::answered). Partner: [`ANSWER`].
     pub(crate) const RESULT: Site = Site(227);
-    /// The flag by which a worker tells the caller that it sleeps.
-    pub(crate) const WORKER_FLAG: Site = Site(228);
+    /// The state by which a worker tells the caller that it sleeps.
+    pub(crate) const WORKER_SLEEPS: Site = Site(228);
     /// The flag by which a caller tells the worker that it sleeps.
-    pub(crate) const CALLER_FLAG: Site = Site(229);
-    /// The flag by which a worker tells the caller that it is gone.
-    pub(crate) const ABSENT_FLAG: Site = Site(230);
+    pub(crate) const CALLER_SLEEPS: Site = Site(229);
+    /// The state by which a worker tells the caller that it has left.
+    pub(crate) const LEFT: Site = Site(230);
     /// The mark of [`Desk::ask`](super::Desk::ask) for a worker that is about to leave.
     pub(crate) const AGAIN: Site = Site(231);
-    /// The Release of the desk in [`Desk::leave`](super::Desk::leave). Partner: the Acquire in
+    /// The Release of [`Desk::leave`](super::Desk::leave). Partner: the Acquire of
     /// [`Desk::ask`](super::Desk::ask).
     pub(crate) const LEAVE: Site = Site(232);
+    /// The exchange by which a worker begins a call (I2).
+    pub(crate) const CLAIM: Site = Site(236);
+    /// The change of the word by [`Words::make_look`](super::Words::make_look) (I5).
+    pub(crate) const LOOK: Site = Site(237);
 }
 
-/// Flag: the side that waits for the word sleeps on it.
-pub(crate) const SLEEPS: u32 = 1;
-/// Flag of `call`: no worker is in the slot.
-pub(crate) const ABSENT: u32 = 2;
-/// The bits of both flags.
-#[cfg(test)]
-const FLAGS: u32 = SLEEPS | ABSENT;
+/// Bits of the word `call` below the number.
+const BITS: u32 = 3;
+
+/// The state of a slot. See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum State {
+    Absent = 0,
+    Issued = 1,
+    Runs = 2,
+    Sleeps = 3,
+    Withdrawn = 4,
+    Look = 5,
+    /// A value of a hostile caller.
+    Other = 6,
+}
 
 /// The number of a call in its slot. It wraps at 2^30.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Number(u32);
 
 impl Number {
-    /// The number in a word that was never written.
+    /// The number of a word that was never written.
     #[cfg(test)]
     pub(crate) const FIRST: Number = Number(0);
 
     pub(crate) fn next(self) -> Number {
-        Number((self.0 + 1) & (u32::MAX >> 2))
-    }
-
-    pub(crate) fn of(word: u32) -> Number {
-        Number(word >> 2)
+        Number::from(self.0 + 1)
     }
 
     pub(crate) fn get(self) -> u32 {
@@ -81,16 +98,42 @@ impl Number {
     }
 
     pub(crate) fn from(number: u32) -> Number {
-        Number(number & (u32::MAX >> 2))
+        Number(number & (u32::MAX >> BITS))
     }
 
-    fn word(self) -> u32 {
-        self.0 << 2
+    fn with(self, state: State) -> u32 {
+        self.0 << BITS | state as u32
     }
 }
 
-/// The value of `call` in a new slot.
-pub(crate) const NEW: u32 = ABSENT;
+/// A value of the word `call`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen(u32);
+
+impl Seen {
+    pub(crate) fn state(self) -> State {
+        match self.0 & ((1 << BITS) - 1) {
+            0 => State::Absent,
+            1 => State::Issued,
+            2 => State::Runs,
+            3 => State::Sleeps,
+            4 => State::Withdrawn,
+            5 => State::Look,
+            _ => State::Other,
+        }
+    }
+
+    fn number(self) -> Number {
+        Number(self.0 >> BITS)
+    }
+
+    fn with(self, state: State) -> u32 {
+        self.number().with(state)
+    }
+}
+
+/// Flag of `reply`, beside the number in the same place as in `call`: the caller sleeps.
+const CALLER_SLEEPS: u32 = 1;
 
 /// The way to sleep on a word, and to wake its sleeper.
 pub(crate) trait Sleep {
@@ -100,26 +143,13 @@ pub(crate) trait Sleep {
     fn wake(&self, word: &AtomicU32);
 }
 
-/// The state of a slot in which a caller published a call.
+/// The task of a caller after [`Words::issue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Issued {
-    /// A worker is awake in the slot, and finds the call.
-    Awake,
-    /// A worker slept, and was woken.
-    Woken,
-    /// No worker is in the slot. The caller must ask the server for one.
+    /// A worker is in the slot, or on its way.
+    Served,
+    /// No worker is in the slot. Ask the server for one.
     Absent,
-}
-
-/// The state of the word `call`, for a worker that waits for the next call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrived {
-    /// The expected call.
-    Call,
-    /// No new call.
-    Nothing,
-    /// A number that is neither the last nor the next.
-    Broken,
 }
 
 /// The two words of a slot.
@@ -130,98 +160,137 @@ pub(crate) struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// Caller: publishes the call `number`, after it wrote the arguments.
+    /// Caller: publishes the call `number`. Its arguments are written.
     pub(crate) fn issue(self, number: Number, sleep: &impl Sleep) -> Issued {
-        // Release: pairs with the Acquire of `arrived`, which sees the arguments (I4). The flags come in the
-        // same step (I1).
-        let old = self.call.swap(number.word(), sites::ISSUE.order(Ordering::Release));
-        if old & ABSENT != 0 {
-            Issued::Absent
-        } else if old & SLEEPS != 0 {
-            sleep.wake(self.call);
-            Issued::Woken
-        } else {
-            Issued::Awake
+        // Release: the arguments, for `look` (I4). The state comes in the same step (I1).
+        let old = self.call.swap(number.with(State::Issued), sites::ISSUE.order(Ordering::Release));
+        match Seen(old).state() {
+            State::Absent => return Issued::Absent,
+            State::Sleeps => sleep.wake(self.call),
+            State::Issued | State::Runs | State::Withdrawn | State::Look | State::Other => {}
         }
+        Issued::Served
     }
 
-    /// Caller: returns whether the reply to the call `number` is there.
+    /// Caller: takes the call `number` back. Returns whether it succeeded: then the call never runs, and the slot
+    /// is free for the next call. `asked` tells whether a worker is in the slot, or on its way.
+    pub(crate) fn withdraw(self, number: Number, asked: bool) -> bool {
+        let state = if asked { State::Withdrawn } else { State::Absent };
+        // Relaxed: nothing is read after it that the worker wrote.
+        self.call
+            .compare_exchange(
+                number.with(State::Issued),
+                number.with(state),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            )
+            .is_ok()
+    }
+
+    /// Caller: returns whether the answer to the call `number` is there.
     pub(crate) fn answered(self, number: Number) -> bool {
-        // Acquire: pairs with the Release of `answer`; the result is then visible (I4).
-        Number::of(self.reply.load(sites::RESULT.order(Ordering::Acquire))) == number
+        // Acquire: the result, from `answer` (I4).
+        self.reply.load(sites::RESULT.order(Ordering::Acquire)) >> BITS == number.0
     }
 
-    /// Caller: sleeps until the reply to the call `number` may be there, or until `limit` passes.
-    pub(crate) fn sleep_for_answer(self, number: Number, limit: Option<Duration>, sleep: &impl Sleep) {
-        // Relaxed: the caller then reads the word again in `answered`, with Acquire.
+    /// Caller: sleeps until the answer to the call `number` may be there, or until `limit` passes. `must_go`
+    /// tells whether the caller gives up, and is asked after the flag is set.
+    pub(crate) fn sleep_for_answer(
+        self,
+        number: Number,
+        limit: Option<Duration>,
+        must_go: impl FnOnce() -> bool,
+        sleep: &impl Sleep,
+    ) {
+        // Relaxed: `answered` reads the word again, and orders it.
         let seen = self.reply.load(Ordering::Relaxed);
-        if Number::of(seen) == number {
+        if seen >> BITS == number.0 {
             return;
         }
-        let marked = if sites::CALLER_FLAG.is_weak() { seen } else { seen | SLEEPS };
-        // Relaxed: the flag publishes no data. `answer` exchanges the word, so it sees the flag, or comes
-        // first and makes this fail.
-        if self.reply.compare_exchange(seen, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        let marked = if sites::CALLER_SLEEPS.is_weak() { seen } else { seen | CALLER_SLEEPS };
+        // SeqCst: partner of the fence of the watcher (`connection/I2`). Against `answer`, the exchange alone
+        // matters.
+        if self.reply.compare_exchange(seen, marked, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+            && !must_go()
+        {
             sleep.sleep(self.reply, marked, limit);
         }
     }
 
-    /// Worker: looks for the call after `last`.
-    pub(crate) fn arrived(self, last: Number) -> Arrived {
-        // Acquire: pairs with the Release of `issue`; the arguments are then visible (I4).
-        let found = Number::of(self.call.load(sites::ARGUMENTS.order(Ordering::Acquire)));
-        if found == last.next() {
-            Arrived::Call
-        } else if found == last {
-            Arrived::Nothing
-        } else {
-            Arrived::Broken
-        }
+    /// Worker: looks at the slot.
+    pub(crate) fn look(self) -> Seen {
+        // Acquire: the arguments, from `issue` (I4). It also pairs with the Release of `make_look`: the state of
+        // the server is then up to date (I5).
+        Seen(self.call.load(sites::ARGUMENTS.order(Ordering::Acquire)))
     }
 
-    /// Worker: publishes the reply to the call `number`, after it wrote the result.
-    pub(crate) fn answer(self, number: Number, sleep: &impl Sleep) {
-        // Release: pairs with the Acquire of `answered`, which sees the result (I4). The flag comes in the
-        // same step.
-        let old = self.reply.swap(number.word(), sites::ANSWER.order(Ordering::Release));
-        if old & SLEEPS != 0 {
+    /// Worker: begins the call that it has seen. Returns whether it succeeded (I2).
+    pub(crate) fn begin(self, seen: Seen) -> bool {
+        if sites::CLAIM.is_weak() {
+            self.call.store(seen.with(State::Runs), Ordering::Relaxed);
+            return true;
+        }
+        // Relaxed: `look` read the same value, and has ordered the arguments.
+        self.call
+            .compare_exchange(seen.0, seen.with(State::Runs), Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Worker: publishes the answer to the call that it has begun. The result is written.
+    pub(crate) fn answer(self, seen: Seen, sleep: &impl Sleep) {
+        // Release: the result, for `answered` (I4). The flag comes in the same step.
+        let old = self.reply.swap(seen.number().0 << BITS, sites::ANSWER.order(Ordering::Release));
+        if old & CALLER_SLEEPS != 0 {
             sleep.wake(self.reply);
         }
     }
 
-    /// Worker: sleeps until the call after `last` may be there, or until `limit` passes.
-    pub(crate) fn sleep_for_call(self, last: Number, limit: Option<Duration>, sleep: &impl Sleep) {
-        // Relaxed: the worker then reads the word again in `arrived`, with Acquire.
-        let seen = self.call.load(Ordering::Relaxed);
-        if Number::of(seen) != last {
-            return;
-        }
-        let marked = if sites::WORKER_FLAG.is_weak() { seen } else { last.word() | SLEEPS };
-        // Relaxed: the flag publishes no data. `issue` exchanges the word, so it sees the flag, or comes
-        // first and makes this fail.
-        if self.call.compare_exchange(seen, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+    /// Worker: sleeps until the word is another than `seen`, or until `limit` passes.
+    pub(crate) fn sleep_for_call(self, seen: Seen, limit: Option<Duration>, sleep: &impl Sleep) {
+        let marked = if sites::WORKER_SLEEPS.is_weak() { seen.0 } else { seen.with(State::Sleeps) };
+        // Relaxed: the state orders nothing. Whoever exchanges the word sees it, or came first.
+        if self.call.compare_exchange(seen.0, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             sleep.sleep(self.call, marked, limit);
         }
     }
 
-    /// Worker: marks the slot as left, unless the call after `last` came first. Returns whether it marked it
-    /// (I2).
-    pub(crate) fn mark_absent(self, last: Number) -> bool {
-        // Relaxed: the flag publishes no data. A caller that finds it sends a message, and the desk orders
-        // the work of this worker before that of the next one.
-        let seen = self.call.load(Ordering::Relaxed);
-        let marked = if sites::ABSENT_FLAG.is_weak() { seen } else { last.word() | ABSENT };
-        Number::of(seen) == last
-            && self.call.compare_exchange(seen, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    /// Worker: marks the slot as left, if the word is still `seen`. Returns whether it did so.
+    pub(crate) fn mark_absent(self, seen: Seen) -> bool {
+        let marked = if sites::LEFT.is_weak() { seen.0 } else { seen.with(State::Absent) };
+        // Relaxed: a caller that finds the state sends a message, and the kernel orders what follows.
+        self.call.compare_exchange(seen.0, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Server: lets the worker of the slot look at the state of the server, which has changed (I5).
+    pub(crate) fn make_look(self, sleep: &impl Sleep) {
+        loop {
+            let seen = Seen(self.call.load(Ordering::Relaxed));
+            match seen.state() {
+                State::Runs | State::Sleeps | State::Withdrawn | State::Other => {}
+                // The worker looks anyway, or there is none.
+                State::Issued | State::Look | State::Absent => return,
+            }
+            if sites::LOOK.is_weak() {
+                return sleep.wake(self.call);
+            }
+            // Release: pairs with the Acquire of `look`.
+            let looks = seen.with(State::Look);
+            if self.call.compare_exchange(seen.0, looks, Ordering::Release, Ordering::Relaxed).is_ok() {
+                if seen.state() != State::Runs {
+                    sleep.wake(self.call);
+                }
+                return;
+            }
+        }
     }
 }
 
-/// The record of whether a worker has a slot, in private memory of the server.
+/// The worker of a slot: private memory of the server.
 #[derive(Debug)]
 pub(crate) struct Desk {
     state: AtomicU8,
-    /// Number of the last call that was served. Only the worker of the slot writes it.
-    last: AtomicU32,
+    /// Number of calls served. Only the worker of the slot writes it.
+    served: AtomicU32,
 }
 
 /// No worker has the slot.
@@ -233,24 +302,23 @@ const ASKED: u8 = 2;
 
 impl Desk {
     pub(crate) fn new() -> Desk {
-        Desk { state: AtomicU8::new(FREE), last: AtomicU32::new(0) }
+        Desk { state: AtomicU8::new(FREE), served: AtomicU32::new(0) }
     }
 
     /// Notes that the caller asks for a worker. Returns true if one must be sent, for which the slot is then
     /// taken.
     pub(crate) fn ask(&self) -> bool {
         loop {
-            // Acquire: pairs with the Release of `leave`, so that the next worker sees `last` as the previous
-            // one left it.
+            // Acquire: pairs with the Release of `leave`. The acts of the last worker are before those of the next.
             match self.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(ASKED) => return false,
                 Err(_) if sites::AGAIN.is_weak() => return false,
                 Err(_) => {
-                    // Release: pairs with the Acquire of `leave`. The worker then looks at the slot again,
-                    // and finds the call.
-                    if self.state.compare_exchange(TAKEN, ASKED, Ordering::Release, Ordering::Relaxed).is_ok()
-                    {
+                    // Release: pairs with the Acquire of `leave`, which then looks at the slot again.
+                    let marked =
+                        self.state.compare_exchange(TAKEN, ASKED, Ordering::Release, Ordering::Relaxed);
+                    if marked.is_ok() {
                         return false;
                     }
                 }
@@ -261,12 +329,9 @@ impl Desk {
     /// Worker: leaves the slot. Returns false if the caller has asked for a worker since; this one then
     /// stays.
     pub(crate) fn leave(&self) -> bool {
-        // Release: pairs with the first Acquire of `ask`.
-        if self
-            .state
-            .compare_exchange(TAKEN, FREE, sites::LEAVE.order(Ordering::Release), Ordering::Relaxed)
-            .is_ok()
-        {
+        let order = sites::LEAVE.order(Ordering::Release);
+        // Release: pairs with the Acquire of `ask`.
+        if self.state.compare_exchange(TAKEN, FREE, order, Ordering::Relaxed).is_ok() {
             return true;
         }
         // Acquire: pairs with the Release of `ask`, so that this worker finds the call.
@@ -275,67 +340,72 @@ impl Desk {
     }
 
     /// Returns whether a worker is in the slot, or on its way.
+    #[cfg(test)]
     pub(crate) fn is_taken(&self) -> bool {
         self.state.load(Ordering::Relaxed) != FREE
     }
 
-    /// Number of the last call that was served.
-    pub(crate) fn last(&self) -> Number {
-        Number::from(self.last.load(Ordering::Relaxed))
+    /// Number of calls served. It wraps.
+    pub(crate) fn served(&self) -> u32 {
+        self.served.load(Ordering::Relaxed)
     }
 
-    /// Notes that this call was served. For the worker of the slot.
-    pub(crate) fn set_last(&self, number: Number) {
-        self.last.store(number.get(), Ordering::Relaxed);
+    fn count(&self) {
+        self.served.store(self.served().wrapping_add(1), Ordering::Relaxed);
     }
 }
 
-/// The parts of a worker's loop that depend on the kernel and on the object.
+/// The acts of a worker in a slot.
 pub(crate) trait Service {
-    /// Runs the call in the slot, and writes its result. [`serve`] then publishes the reply.
+    /// Runs the call with the arguments in the slot, and writes its result.
     fn run(&self);
-    /// Waits a while for the call after `last`. Returns false if the worker is to leave, unless a call came.
-    fn wait(&self, words: Words<'_>, last: Number) -> bool;
-    /// Returns whether the worker must leave at once, because the caller's process is gone.
-    fn is_over(&self) -> bool;
+    /// Returns what the worker does now. Called after each look that found no call.
+    fn next(&self) -> Next;
+    /// Waits while the word is `seen`, for a while. Returns whether that while has passed.
+    fn wait(&self, words: Words<'_>, seen: Seen) -> bool;
     /// The way to wake the caller.
     fn sleep(&self) -> &impl Sleep;
 }
 
-/// Why a worker left its slot.
+/// The answer of [`Service::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
-    /// No call came for a while.
-    Idle,
-    /// The caller wrote a wrong number.
-    Broken,
-    /// [`Service::is_over`] returned true.
-    Over,
+pub(crate) enum Next {
+    /// Wait for the next call.
+    Wait,
+    /// Leave, unless a call comes first.
+    Leave,
+    /// Leave at once: the caller's process is gone, or the connection has ended.
+    End,
 }
 
-/// Worker: serves the calls of a slot until it leaves. [`Desk::ask`] has taken the slot for it.
-pub(crate) fn serve(words: Words<'_>, desk: &Desk, service: &impl Service) -> Left {
+/// Worker: serves the calls of a slot that this worker has taken (see [`Desk::ask`]) until it leaves. Returns
+/// after each call if `once`, and then whether the worker is still in the slot.
+pub(crate) fn serve(words: Words<'_>, desk: &Desk, service: &impl Service, once: bool) -> bool {
     loop {
-        let last = desk.last();
-        match words.arrived(last) {
-            Arrived::Call => {
-                desk.set_last(last.next());
+        let seen = words.look();
+        if seen.state() == State::Issued {
+            if words.begin(seen) {
                 service.run();
-                words.answer(last.next(), service.sleep());
-                continue;
+                desk.count();
+                words.answer(seen, service.sleep());
+                if once {
+                    let seen = words.look();
+                    return !(seen.state() != State::Issued && words.mark_absent(seen) && desk.leave());
+                }
             }
-            Arrived::Broken => {
-                desk.leave();
-                return Left::Broken;
+            continue;
+        }
+        let seen = match service.next() {
+            Next::Wait if service.wait(words, seen) => words.look(),
+            Next::Wait => continue,
+            Next::Leave => seen,
+            Next::End => {
+                while !desk.leave() {}
+                return false;
             }
-            Arrived::Nothing => {}
-        }
-        if service.is_over() {
-            desk.leave();
-            return Left::Over;
-        }
-        if !service.wait(words, last) && words.mark_absent(last) && desk.leave() {
-            return Left::Idle;
+        };
+        if seen.state() != State::Issued && words.mark_absent(seen) && desk.leave() {
+            return false;
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Models of a slot, and their twins with one weakened site.
 
 use super::*;
+use squall_sys::sync::atomic::AtomicBool;
 use squall_sys::sync::{Arc, Condvar, Mutex, thread};
 
 /// Sleeping as in the kernel: a wake comes before the comparison, or after the thread sleeps.
@@ -35,22 +36,36 @@ struct Slot {
     reply: AtomicU32,
     argument: AtomicU32,
     result: AtomicU32,
+    /// Number of calls that ran.
+    ran: AtomicU32,
     desk: Desk,
-    /// Number of workers in the slot.
-    workers: AtomicU32,
+    /// The server wants its workers to leave.
+    wanted: AtomicBool,
     callers: Kernel,
     worker: Kernel,
+}
+
+/// How long a worker stays in the slot.
+#[derive(Clone, Copy)]
+enum Patience {
+    /// It leaves when it finds no call.
+    None,
+    /// It sleeps until something happens, as long as no call ran.
+    OneSleep,
+    /// Its time passes at once, between the sign that it sleeps and the sleep.
+    Late,
 }
 
 impl Slot {
     fn new() -> Arc<Slot> {
         Arc::new(Slot {
-            call: AtomicU32::new(NEW),
+            call: AtomicU32::new(0),
             reply: AtomicU32::new(0),
             argument: AtomicU32::new(0),
             result: AtomicU32::new(0),
+            ran: AtomicU32::new(0),
             desk: Desk::new(),
-            workers: AtomicU32::new(0),
+            wanted: AtomicBool::new(false),
             callers: Kernel::new(),
             worker: Kernel::new(),
         })
@@ -60,48 +75,76 @@ impl Slot {
         Words { call: &self.call, reply: &self.reply }
     }
 
-    /// Calls like a caller of another process. If the slot has no worker, `ask` asks for one.
-    fn call(&self, number: Number, argument: u32, ask: impl FnOnce()) -> u32 {
+    /// A caller issues a call. If no worker is there, one comes: here, in the caller's thread.
+    fn issue(&self, number: Number, argument: u32) {
         self.argument.store(argument, Ordering::Relaxed);
-        if self.words().issue(number, &self.worker) == Issued::Absent {
-            ask();
+        if self.words().issue(number, &self.worker) == Issued::Absent && self.desk.ask() {
+            self.work(Patience::None);
         }
+    }
+
+    fn await_answer(&self, number: Number) -> u32 {
         while !self.words().answered(number) {
-            self.words().sleep_for_answer(number, None, &self.callers);
+            self.words().sleep_for_answer(number, None, || false, &self.callers);
         }
         self.result.load(Ordering::Relaxed)
     }
 
-    /// Serves as a worker that has taken the slot. It sleeps at most once, and then leaves.
-    fn work(&self, sleeps: bool) {
-        assert_eq!(self.workers.fetch_add(1, Ordering::Relaxed), 0, "two workers in a slot");
-        let left = serve(self.words(), &self.desk, &Work { slot: self, sleeps });
-        assert_eq!(left, Left::Idle);
+    /// A worker that has taken the slot.
+    fn work(&self, patience: Patience) {
+        assert!(!serve(self.words(), &self.desk, &Work { slot: self, patience }, false));
     }
+}
+
+/// A worker comes to the slot.
+fn worker(slot: &Arc<Slot>, patience: Patience) -> thread::JoinHandle<()> {
+    assert!(slot.desk.ask());
+    let slot = slot.clone();
+    thread::spawn(move || slot.work(patience))
 }
 
 struct Work<'a> {
     slot: &'a Slot,
-    sleeps: bool,
+    patience: Patience,
+}
+
+/// A sleep whose time has passed.
+struct Passed;
+
+impl Sleep for Passed {
+    fn sleep(&self, _word: &AtomicU32, _expected: u32, _limit: Option<Duration>) {}
+    fn wake(&self, _word: &AtomicU32) {}
 }
 
 impl Service for Work<'_> {
     fn run(&self) {
         let argument = self.slot.argument.load(Ordering::Relaxed);
         self.slot.result.store(argument + 1, Ordering::Relaxed);
+        self.slot.ran.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn wait(&self, words: Words<'_>, last: Number) -> bool {
-        if self.sleeps && last == Number::FIRST {
-            words.sleep_for_call(last, None, &self.slot.worker);
+    fn next(&self) -> Next {
+        if self.slot.wanted.load(Ordering::Relaxed) {
+            return Next::Leave;
         }
-        // The worker's count ends before the desk is free for the next one.
-        self.slot.workers.store(0, Ordering::Relaxed);
-        false
+        match self.patience {
+            Patience::None => Next::Leave,
+            Patience::OneSleep if self.slot.ran.load(Ordering::Relaxed) > 0 => Next::Leave,
+            Patience::OneSleep | Patience::Late => Next::Wait,
+        }
     }
 
-    fn is_over(&self) -> bool {
-        false
+    fn wait(&self, words: Words<'_>, seen: Seen) -> bool {
+        match self.patience {
+            Patience::Late => {
+                words.sleep_for_call(seen, None, &Passed);
+                true
+            }
+            _ => {
+                words.sleep_for_call(seen, None, &self.slot.worker);
+                false
+            }
+        }
     }
 
     fn sleep(&self) -> &impl Sleep {
@@ -109,59 +152,82 @@ impl Service for Work<'_> {
     }
 }
 
+const FIRST: Number = Number(1);
+const SECOND: Number = Number(2);
+
 /// A worker waits in the slot. A caller calls, and neither sleeps for ever.
 fn hand_off() {
     let slot = Slot::new();
-    assert!(slot.desk.ask());
-    let worker = {
-        let slot = slot.clone();
-        thread::spawn(move || slot.work(true))
-    };
-    let ask = || {
-        if slot.desk.ask() {
-            slot.work(false);
-        }
-    };
-    let result = slot.call(Number::FIRST.next(), 6, ask);
-    assert_eq!(result, 7);
+    let worker = worker(&slot, Patience::OneSleep);
+    slot.issue(FIRST, 6);
+    assert_eq!(slot.await_answer(FIRST), 7);
     worker.join().unwrap();
 }
 
-/// A worker is about to leave. A caller calls, and asks for a worker if it must.
+/// A worker is about to leave. A caller calls twice, and asks for a worker if it must.
 fn leaves() {
     let slot = Slot::new();
-    assert!(slot.desk.ask());
     // As after a call: the caller knows that a worker is there.
-    slot.call.store(0, Ordering::Relaxed);
-    let worker = {
-        let slot = slot.clone();
-        thread::spawn(move || slot.work(false))
-    };
-    let ask = || {
-        if slot.desk.ask() {
-            slot.work(false);
-        }
-    };
-    let result = slot.call(Number::FIRST.next(), 6, ask);
-    assert_eq!(result, 7);
+    slot.call.store(Number::FIRST.with(State::Runs), Ordering::Relaxed);
+    let worker = worker(&slot, Patience::None);
+    slot.issue(FIRST, 6);
+    assert_eq!(slot.await_answer(FIRST), 7);
+    slot.issue(SECOND, 8);
+    assert_eq!(slot.await_answer(SECOND), 9);
+    worker.join().unwrap();
+    assert!(!slot.desk.is_taken());
+    assert_eq!(slot.ran.load(Ordering::Relaxed), 2);
+}
+
+/// The time of a worker passes when it has just said that it sleeps.
+fn is_late() {
+    let slot = Slot::new();
+    slot.call.store(Number::FIRST.with(State::Runs), Ordering::Relaxed);
+    let worker = worker(&slot, Patience::Late);
+    slot.issue(FIRST, 6);
+    assert_eq!(slot.await_answer(FIRST), 7);
     worker.join().unwrap();
     assert!(!slot.desk.is_taken());
 }
 
-/// A worker serves a call and leaves. The next worker knows which call is next.
+/// A worker leaves. The next worker knows what it did.
 fn follows() {
     let slot = Slot::new();
-    slot.desk.ask();
-    slot.words().issue(Number::FIRST.next(), &slot.worker);
-    let worker = {
-        let slot = slot.clone();
-        thread::spawn(move || slot.work(false))
-    };
+    slot.words().issue(FIRST, &slot.worker);
+    let worker = worker(&slot, Patience::None);
     if slot.desk.ask() {
-        let last = slot.desk.last();
-        assert_eq!(last, Number::FIRST.next(), "the next worker does not know the last call");
-        slot.work(false);
+        assert_eq!(slot.desk.served(), 1, "the next worker does not know the acts of the last one");
+        slot.work(Patience::None);
     }
+    worker.join().unwrap();
+}
+
+/// A caller takes its call back while a worker looks at it, and calls again. A call that was taken back never
+/// runs.
+fn is_withdrawn() {
+    let slot = Slot::new();
+    slot.call.store(Number::FIRST.with(State::Runs), Ordering::Relaxed);
+    let worker = worker(&slot, Patience::OneSleep);
+    slot.issue(FIRST, 6);
+    let expected = if slot.words().withdraw(FIRST, true) {
+        1
+    } else {
+        assert_eq!(slot.await_answer(FIRST), 7);
+        2
+    };
+    slot.issue(SECOND, 8);
+    assert_eq!(slot.await_answer(SECOND), 9);
+    worker.join().unwrap();
+    assert_eq!(slot.ran.load(Ordering::Relaxed), expected);
+}
+
+/// The server wants its worker to leave, and the worker is about to sleep.
+fn looks() {
+    let slot = Slot::new();
+    slot.call.store(Number::FIRST.with(State::Runs), Ordering::Relaxed);
+    let worker = worker(&slot, Patience::OneSleep);
+    slot.wanted.store(true, Ordering::Relaxed);
+    slot.words().make_look(&slot.worker);
     worker.join().unwrap();
 }
 
@@ -187,26 +253,33 @@ macro_rules! models {
 }
 
 models! {
-    hand_off: ISSUE, ARGUMENTS, ANSWER, RESULT, WORKER_FLAG, CALLER_FLAG;
-    leaves: ABSENT_FLAG, AGAIN;
+    hand_off: ISSUE, ARGUMENTS, ANSWER, RESULT, WORKER_SLEEPS, CALLER_SLEEPS;
+    leaves: LEFT, AGAIN;
+    is_late: LEFT;
     follows: LEAVE;
+    is_withdrawn: CLAIM;
+    looks: LOOK;
 }
 
 #[test]
-fn a_number_wraps_and_never_touches_the_flags() {
+fn a_number_wraps_and_never_touches_the_state() {
     let largest = Number::from(u32::MAX);
-    assert_eq!(largest.word() & FLAGS, 0);
     assert_eq!(largest.next(), Number::FIRST);
-    assert_eq!(Number::of(largest.word() | FLAGS), largest);
+    for state in [State::Absent, State::Issued, State::Runs, State::Sleeps, State::Withdrawn, State::Look] {
+        let seen = Seen(largest.with(state));
+        assert_eq!((seen.number(), seen.state()), (largest, state));
+    }
 }
 
 #[cfg(not(loom))]
 #[test]
-fn a_caller_that_writes_any_number_harms_its_own_slot_only() {
-    let slot = Slot::new();
-    assert!(slot.desk.ask());
-    slot.call.store(77 << 2, Ordering::Relaxed);
-    assert_eq!(serve(slot.words(), &slot.desk, &Work { slot: &slot, sleeps: false }), Left::Broken);
-    assert!(!slot.desk.is_taken());
-    assert_eq!(slot.reply.load(Ordering::Relaxed), 0);
+fn a_caller_that_writes_any_value_harms_its_own_slot_only() {
+    for value in 0..64 {
+        let slot = Slot::new();
+        assert!(slot.desk.ask());
+        slot.call.store(value, Ordering::Relaxed);
+        slot.work(Patience::None);
+        assert!(!slot.desk.is_taken());
+        assert_eq!(Seen(slot.call.load(Ordering::Relaxed)).state(), State::Absent);
+    }
 }

@@ -22,7 +22,7 @@ use rustix::io::{Errno, FdFlags};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    SendAncillaryMessage, SendFlags, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType,
 };
 
 /// Largest number of descriptors that come with a packet.
@@ -247,6 +247,35 @@ fn wait(socket: BorrowedFd<'_>, events: PollFlags, deadline: Instant) -> io::Res
     }
 }
 
+/// Receives the bytes of one packet into `buffer`, at once, and none of its descriptors. Returns `None` if the
+/// peer hung up, or sent a packet without bytes.
+///
+/// A descriptor of a hostile peer can block the thread that closes it. The kernel does not even install these.
+///
+/// # Errors
+/// `WouldBlock` if no packet is there. `InvalidData` if the packet did not fit `buffer`.
+pub fn receive_bytes(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    loop {
+        match rustix::net::recv(socket, &mut *buffer, RecvFlags::TRUNC) {
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok((_, 0)) => return Ok(None),
+            Ok((_, bytes)) if bytes > buffer.len() => return Err(ErrorKind::InvalidData.into()),
+            Ok((_, bytes)) => return Ok(Some(bytes)),
+        }
+    }
+}
+
+/// Opens a pidfd of a process: a child that was not waited for yet.
+///
+/// # Errors
+/// The error of pidfd_open(2).
+pub fn process_by_id(pid: u32) -> io::Result<OwnedFd> {
+    let pid =
+        i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or(ErrorKind::InvalidInput)?;
+    Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
+}
+
 /// Returns whether a descriptor is readable, or hung up, now.
 pub fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -261,20 +290,25 @@ fn left_until(deadline: Instant) -> Option<Duration> {
     (left >= Duration::from_micros(1)).then_some(left)
 }
 
-/// Opens a pidfd of the process at the other end, if the kernel can. It becomes readable when that process
-/// ends.
+/// Opens a pidfd of the process at the other end, if the kernel can tell it. It becomes readable when that
+/// process ends.
 ///
-/// For a [`pair`], that process is the one that made the pair.
+/// The kernel cannot tell it for a [`pair`]: it knows the maker of the pair alone, and that process may have
+/// given both ends away. There, only the end of the connection shows the end of the peer.
 ///
 /// # Errors
 /// `ConnectionReset` if the peer has ended.
 pub fn process(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
-    let process = match squall_sys::peer::process(socket) {
-        // The process ended, and its parent read its status.
-        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {
-            return Err(ErrorKind::ConnectionReset.into());
+    let process = if is_pair(socket)? {
+        None
+    } else {
+        match squall_sys::peer::process(socket) {
+            // The process ended, and its parent read its status.
+            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {
+                return Err(ErrorKind::ConnectionReset.into());
+            }
+            result => result?,
         }
-        result => result?,
     };
     // On kernels that find the process by its number, the number may belong to another one by now. The socket
     // of the right one is then hung up.
@@ -285,4 +319,15 @@ pub fn process(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
         return Err(ErrorKind::ConnectionReset.into());
     }
     Ok(process)
+}
+
+/// Tells whether a connected socket came from socketpair(2). Of two sockets connected by a name, one has it.
+fn is_pair(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    // An address without a name is its family alone, of two bytes.
+    let has_name = |address: SocketAddrAny| address.addr_len() > 2;
+    let other = match rustix::net::getpeername(socket) {
+        Err(Errno::NOTCONN) => return Err(ErrorKind::ConnectionReset.into()),
+        result => result?,
+    };
+    Ok(!has_name(rustix::net::getsockname(socket)?) && !other.is_some_and(has_name))
 }

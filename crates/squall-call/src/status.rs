@@ -1,6 +1,6 @@
 //! The codes of a reply.
 
-use squall_core::{CallErrorKind, Transport};
+use squall_core::{CallErrorKind, Id, Transport};
 
 use crate::client::Failed;
 use crate::remote::Unserved;
@@ -17,9 +17,11 @@ pub(crate) const MALFORMED: u32 = 7;
 pub(crate) const UNSUPPORTED: u32 = 8;
 /// The server ended the connection.
 pub(crate) const PEER_GONE: u32 = 9;
+/// The object's own call of another object failed.
+pub(crate) const NESTED: u32 = 10;
 
 /// The codes of failures between the processes.
-const TRANSPORT: [(u32, Transport); 9] = [
+const TRANSPORT: [(u32, Transport); 8] = [
     (PANICKED, Transport::Panicked),
     (DENIED, Transport::Denied),
     (NO_SUCH_OBJECT, Transport::NoSuchObject),
@@ -27,19 +29,18 @@ const TRANSPORT: [(u32, Transport); 9] = [
     (MALFORMED, Transport::Malformed),
     (UNSUPPORTED, Transport::Unsupported),
     (PEER_GONE, Transport::PeerGone),
-    (10, Transport::Deadline),
-    (11, Transport::Interrupted),
+    (NESTED, Transport::Nested),
 ];
 
-/// Returns the code of a call without a result, for the worker.
-pub(crate) fn code_of(unserved: &Unserved) -> u32 {
+/// The code for a call of the exported object `object` without a result.
+pub(crate) fn code_of(unserved: &Unserved, object: Id) -> u32 {
     match unserved {
+        // The error of a call that the method made. Its method has run.
+        Unserved::Call(error) if error.id() != object => NESTED,
         Unserved::Call(error) => match error.reason() {
             CallErrorKind::Destroyed | CallErrorKind::NotThere => DESTROYED,
-            // The exported object is itself an imported one.
-            CallErrorKind::Transport(transport) => {
-                TRANSPORT.iter().find(|(_, other)| *other == transport).map_or(MALFORMED, |(code, _)| *code)
-            }
+            // The exported object is an imported one.
+            CallErrorKind::Transport(_) => NESTED,
             _ => REFUSED,
         },
         Unserved::Malformed(malformed) if malformed.transport() == Transport::TooLarge => TOO_LARGE,

@@ -13,12 +13,13 @@
 //!
 //! Source: Gamsa et al. 1999, §6.1 (TO-17): the MetaPort, a port whose resources are reserved.
 
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use squall_sys::sync::{Condvar, Mutex, OnceLock, StdArc as Arc, lock, thread};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
 
 /// Result of [`Source::ready`]: whether to watch the source further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +34,17 @@ pub(crate) trait Source: Send + Sync {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
     /// Called when a descriptor is readable or closed, and again while it is.
     fn ready(self: Arc<Self>) -> Next;
-    /// Called after the source has ended, each millisecond until it returns true. Wakes the threads that
-    /// sleep in the source; returns true if all have left.
+    /// The time at which [`limit_passed`](Self::limit_passed) is called once. Asked when the source is added.
+    /// All limits are equally far away.
+    fn limit(&self) -> Option<Instant> {
+        None
+    }
+    /// The limit has passed.
+    fn limit_passed(self: Arc<Self>) -> Next {
+        Next::Watch
+    }
+    /// The source has ended. Wakes whoever sleeps in it, and returns whether nobody does any more. Called
+    /// each millisecond until it returns true.
     fn drained(&self) -> bool;
 }
 
@@ -61,7 +71,9 @@ struct State {
     ending: usize,
     last: u64,
     runs: bool,
-    /// The token of the source that runs [`Source::ready`], and the thread that runs it.
+    /// Limits of sources, the first one first.
+    limits: VecDeque<(Instant, u64)>,
+    /// The source whose [`Source::ready`] runs, and the thread.
     called: Option<(u64, thread::ThreadId)>,
 }
 
@@ -108,7 +120,13 @@ pub(crate) fn add(source: Arc<dyn Source>) -> io::Result<Token> {
         added.push(descriptor);
     }
     drop(added);
+    if let Some(limit) = source.limit() {
+        state.limits.push_back((limit, token));
+    }
     state.sources.insert(token, source);
+    drop(state);
+    // The thread may sleep without this limit.
+    watch.ring();
     Ok(Token(token))
 }
 
@@ -156,19 +174,47 @@ impl Watch {
         let mut events = Vec::with_capacity(64);
         let mut draining = false;
         loop {
-            let limit = draining.then_some(rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
+            let drains = draining.then_some(Duration::from_millis(1));
+            let limit = self.next_limit().into_iter().chain(drains).min();
+            let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
             events.clear();
-            // It fails if a signal came: then there is no event.
-            let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), limit.as_ref());
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), limit.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                // An error that lasts must not keep the processor.
+                Err(_) => thread::sleep(Duration::from_millis(10)),
+            }
             for event in &events {
-                self.tell(event.data.u64());
+                self.tell(event.data.u64(), |source| source.ready());
+            }
+            for token in self.passed() {
+                self.tell(token, |source| source.limit_passed());
             }
             let Some(left) = self.drain() else { return };
             draining = left;
         }
     }
 
-    fn tell(&self, token: u64) {
+    /// The time until the first limit of a source that still exists.
+    fn next_limit(&self) -> Option<Duration> {
+        let mut state = lock(&self.state, LIST);
+        while let Some((at, token)) = state.limits.front().copied() {
+            if state.sources.contains_key(&token) {
+                return Some(at.saturating_duration_since(Instant::now()));
+            }
+            state.limits.pop_front();
+        }
+        None
+    }
+
+    /// Takes the limits out that have passed.
+    fn passed(&self) -> Vec<u64> {
+        let mut state = lock(&self.state, LIST);
+        let now = Instant::now();
+        let count = state.limits.iter().take_while(|(at, _)| *at <= now).count();
+        state.limits.drain(..count).map(|(_, token)| token).collect()
+    }
+
+    fn tell(&self, token: u64, what: impl FnOnce(Arc<dyn Source>) -> Next) {
         if token == BELL {
             let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
             return;
@@ -180,7 +226,7 @@ impl Watch {
             source
         };
         // A panic of the users' code, in the drop of a value, ends the source alone.
-        let next = catch_unwind(AssertUnwindSafe(|| source.ready())).unwrap_or(Next::End);
+        let next = catch_unwind(AssertUnwindSafe(|| what(source))).unwrap_or(Next::End);
         lock(&self.state, LIST).called = None;
         self.returned.notify_all();
         if next == Next::End {

@@ -66,6 +66,11 @@ pub(crate) fn run_browsed(args: &BrowsedArgs) -> Result<(), Failure> {
     Ok(squall_bench::browsed_program(&args.socket, args.churn)?)
 }
 
+/// Runs the serving process of the case `call-process`, until its orders end.
+pub(crate) fn run_call_server() -> Result<(), Failure> {
+    Ok(squall_bench::call_server()?)
+}
+
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     if args.list {
         return list(args.json);

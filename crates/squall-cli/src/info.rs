@@ -162,12 +162,15 @@ fn reclaimer() -> Value {
 }
 
 /// The threads that Squall may start: when each starts, and how to do without it.
-const MAY_START: [&str; 9] = [
+const MAY_START: [&str; 12] = [
     "squall-reclaim: starts with the first deferred call; to avoid it: SQUALL_RECLAIMER=off",
     "squall-runner: drops representatives on their processors, and ends; to avoid it: SQUALL_RECLAIMER=off",
     "squall-adapt: starts with the first adaptive object; to avoid it: SQUALL_ADAPT=off",
     "squall-invoke: starts with the first asynchronous call without an executor; to avoid it: set_pool_size(0) or set_executor()",
     "squall-call: one per call of a threaded ADT; to avoid it: another kind",
+    "squall-calls: answers and watches other processes while an object is exported or imported; to avoid it: do neither",
+    "squall-call-N, squall-call-any: serve calls of other processes, on processor N or any, and end; to avoid them: export no object",
+    "squall-call-all: serves such calls if no other thread can start; to avoid it: export no object",
     "squall-monitor: runs while the general monitor has subscribers; to avoid it: collect() by hand",
     "squall-browse: runs while the program serves inspection; to avoid it: do not serve",
     "squall-bags: off unless the program calls bag::set_thread(true), or SQUALL_BAGS=on",

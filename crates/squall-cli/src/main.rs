@@ -36,6 +36,8 @@ struct Cli {
     command: Option<Command>,
 }
 
+// One value exists in a run.
+#[allow(clippy::large_enum_variant)]
 #[derive(Subcommand)]
 enum Command {
     /// Show the changing load of a service, with two locks, two crates, and Squall; or use your own texts.
@@ -47,6 +49,9 @@ enum Command {
     /// Run the program that the benchmark case `browse` watches.
     #[command(hide = true)]
     Browsed(bench::BrowsedArgs),
+    /// Run the serving process of the benchmark case `call-process`.
+    #[command(name = squall_bench::CALL_SERVER, hide = true)]
+    CallServer,
     /// Run an exact number of operations between two barriers, without a clock, for external instruments.
     Loop(bench::LoopArgs),
     /// Run a program under emulation and report the cache lines that its threads share.
@@ -55,6 +60,9 @@ enum Command {
     Report(report::ReportArgs),
     /// Run a stress. On a violation, exit with 1 and print the command that replays it.
     Stress(stress::StressArgs),
+    /// Run a child process of the stress `calls`.
+    #[command(name = squall_stress::CALLS_CHILD, hide = true)]
+    StressCalls(stress::ChildArgs),
     /// Show the detected machine and the mode of each primitive.
     Info(info::InfoArgs),
     /// Watch and control the objects of a running program.
@@ -71,10 +79,12 @@ fn main() -> ExitCode {
         Some(Command::Tour) => tour::run(),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Browsed(args)) => bench::run_browsed(&args),
+        Some(Command::CallServer) => bench::run_call_server(),
         Some(Command::Loop(args)) => bench::run_loop(&args),
         Some(Command::Locality(args)) => locality::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Stress(args)) => stress::run(&args),
+        Some(Command::StressCalls(args)) => stress::run_child(&args),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Browse(args)) => browse::run(&args),

@@ -30,6 +30,16 @@ pub(crate) struct StressArgs {
     real: bool,
 }
 
+#[derive(Args)]
+pub(crate) struct ChildArgs {
+    arguments: Vec<String>,
+}
+
+/// Runs a child process of the stress `calls`.
+pub(crate) fn run_child(args: &ChildArgs) -> Result<(), Failure> {
+    squall_stress::calls_child(&args.arguments).map_err(Failure::new)
+}
+
 pub(crate) fn run(args: &StressArgs) -> Result<(), Failure> {
     if args.list {
         return list();

@@ -49,7 +49,7 @@ pub use observe::inspect::__calls_parked;
 #[cfg(not(loom))]
 pub use observe::inspect::{
     ClassInfo, MediatorInfo, MediatorPhase, ObjectInfo, ObjectState, RepInfo, class_of, count_after, info_of,
-    snapshot, snapshot_after,
+    place_of, snapshot, snapshot_after,
 };
 #[cfg(not(loom))]
 pub use observe::tables;

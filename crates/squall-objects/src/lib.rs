@@ -22,6 +22,7 @@ pub mod pages;
 #[cfg(feature = "bags")]
 pub mod pool;
 pub mod read_mostly;
+pub mod ship;
 mod sizes;
 mod two_forms;
 mod walk;

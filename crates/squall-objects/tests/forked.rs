@@ -13,7 +13,9 @@ use squall_core::{CallError, CallErrorKind};
 use squall_machine::ClusterSize;
 use squall_objects::cached::{self, CachedMap, CachedMapExt, Form};
 use squall_objects::counter;
+use squall_objects::ids::{self, IdPool, IdPoolExt};
 use squall_objects::map::{self, MapExt, OwnedMap};
+use squall_objects::pages::{self, PagePool, PagePoolExt, Supply};
 use squall_objects::pool::ObjectPool;
 use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
 use std::sync::Mutex;
@@ -154,4 +156,42 @@ fn an_object_of_a_pool_is_not_dropped_in_a_forked_child() {
     assert!(!DROPPED.load(Ordering::Relaxed));
     drop(lent);
     assert!(pool.try_get().is_some());
+}
+
+#[test]
+fn calls_of_a_pool_of_ids_fail_in_a_forked_child_and_the_drop_of_an_id_does_not_wait() {
+    for pool in [ids::shared(100), ids::distributed(100), ids::adaptive(100)] {
+        let handle = pool.handle();
+        let held = Mutex::new(Some(handle.get().unwrap()));
+        while_others_write(
+            |_| drop(handle.get_batch(3)),
+            || {
+                drop(held.lock().unwrap().take());
+                is_forked(handle.try_get()) && is_forked(handle.try_free()) && is_forked(handle.try_give(1))
+            },
+        );
+        drop(held);
+        assert_eq!(pool.free(), 100);
+    }
+}
+
+#[test]
+fn calls_of_a_pool_of_pages_fail_in_a_forked_child_and_the_drop_of_a_page_does_not_wait() {
+    let above = pages::shared(Supply::system(1000));
+    let below = || Supply::under(above.handle(), 500);
+    for pool in [pages::shared(below()), pages::distributed(below()), pages::adaptive(below())] {
+        let handle = pool.handle();
+        let held = Mutex::new(Some(handle.get().unwrap()));
+        while_others_write(
+            |key| handle.get_batch(3).iter_mut().for_each(|page| page[0] = key as u8),
+            || {
+                drop(held.lock().unwrap().take());
+                is_forked(handle.try_get())
+                    && is_forked(handle.try_free())
+                    && is_forked(handle.try_give_up(1))
+            },
+        );
+        drop(held);
+        assert_eq!(pool.free(), pool.used());
+    }
 }

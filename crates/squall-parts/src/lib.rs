@@ -16,8 +16,10 @@ pub mod gate;
 pub mod ids;
 mod reentry;
 pub mod replica;
+pub mod ship;
 pub mod table;
 pub mod turns;
+mod unpark;
 
 /// Not public: drops of users' types, for the crates above.
 #[doc(hidden)]

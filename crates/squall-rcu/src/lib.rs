@@ -22,6 +22,8 @@ mod counts;
 mod defer;
 #[cfg(not(loom))]
 mod jobs;
+#[cfg(not(loom))]
+mod leave;
 #[cfg(all(test, not(loom)))]
 mod paused;
 #[cfg(not(loom))]
@@ -58,6 +60,9 @@ pub use defer::{
 };
 #[cfg(not(loom))]
 pub use jobs::RunOn;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub use leave::{OnLeave as __OnLeave, call_on_leave as __call_on_leave};
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub use pin::{__callback_free, __enter, CallbackFree, Entered};

@@ -330,6 +330,9 @@ fn leave_cold(record: &'static Record, token: Token) {
         record.clear(attention::DEFERRED);
         crate::defer::after_operation(record);
     }
+    if bits & attention::HOOK != 0 {
+        crate::leave::call_hook(record);
+    }
     if bits & attention::TEMPORARY != 0 {
         give_back(record);
     }

@@ -90,6 +90,12 @@ pub mod call {
     pub use squall_call::*;
 }
 
+/// Calls that travel: a closure runs on a processor of another cluster, and its result comes back.
+pub mod ship {
+    pub use squall_objects::ship::*;
+    pub use squall_parts::ship::*;
+}
+
 /// Inspection and control of the objects of a running program.
 #[cfg(feature = "browse")]
 pub mod browse {

@@ -206,6 +206,11 @@ pub(crate) trait Subject: Send + Sync {
         SliceEnd::default()
     }
 
+    /// Processor time so far of the subject's own child processes, in nanoseconds. It is no foreign load.
+    fn busy_elsewhere_ns(&self) -> u64 {
+        0
+    }
+
     /// Checks the result after `ops` operations in all. After an error the figures are discarded.
     fn check(&self, _ops: u64) -> Result<(), String> {
         Ok(())

@@ -31,6 +31,7 @@ mod latch;
 mod objects;
 mod ours_adapt;
 mod ours_bag;
+mod ours_call;
 mod ours_cluster;
 mod ours_core;
 mod ours_gate;
@@ -39,6 +40,7 @@ mod ours_machine;
 mod ours_map;
 mod ours_rcu;
 mod ours_read_mostly;
+mod ours_ship;
 mod ours_swap;
 mod ours_touch;
 mod report;
@@ -50,6 +52,7 @@ pub mod env;
 
 pub use case::{Case, Missing, Role, Variant};
 pub use cases::browse::browsed_program;
+pub use cases::call_process::{CALL_SERVER, call_server};
 pub use cases::{all, find};
 pub use exact::run_exact;
 pub use harness::{

@@ -1,5 +1,7 @@
 //! Subjects `squall-*` of the cases of bags and pools.
 
+use std::any::Any;
+
 use squall::adapt::control;
 use squall::objects::bag::{self, Bag, BagExt};
 use squall::objects::ids::{self, IdPool, IdPoolExt};
@@ -11,7 +13,7 @@ use squall::{Handle, Id, Owned};
 use crate::case::Setting;
 use crate::rivals::bags::Direct;
 use crate::work::bag::{Access, Unordered};
-use crate::work::object_pool::{AsyncBuffers, Buffer, Buffers, OBJECTS};
+use crate::work::object_pool::{AsyncBuffers, Buffer, Buffers, objects};
 use crate::work::taking::{IDS, Taking};
 
 /// Puts a counted adaptive object into its form for the threads, and keeps it there.
@@ -130,6 +132,10 @@ impl Buffers for ObjectPool<Buffer> {
     fn touch_one(&self) -> u64 {
         self.get().touch()
     }
+
+    fn hold(&self) -> Option<Box<dyn Any>> {
+        Some(Box::new(self.get()))
+    }
 }
 
 /// `squall` of `object-pool async`: the adaptive pool, with a maximum size.
@@ -137,7 +143,7 @@ pub(crate) struct Bounded(ObjectPool<Buffer>);
 
 impl AsyncBuffers for Bounded {
     fn new(setting: &Setting) -> Self {
-        let pool = ObjectPool::builder(Buffer::new).max_size(OBJECTS).build();
+        let pool = ObjectPool::builder(Buffer::new).max_size(objects(setting)).build();
         set_for_threads(setting, Handle::id(pool.handle()), bag::DISTRIBUTED);
         Bounded(pool)
     }

@@ -1,7 +1,7 @@
-//! Bytes of a hostile peer, read as a frame of squall-call: a frame within its bounds, or an error.
+//! Bytes of a hostile peer of squall-call: a frame within its bounds, arguments, or an error.
 #![no_main]
 
-#[path = "../../../crates/squall-call/tests/frames/operations.rs"]
-mod operations;
+#[path = "../../../crates/squall-call/tests/bytes/frames.rs"]
+mod frames;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| operations::any(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| frames::any(bytes));

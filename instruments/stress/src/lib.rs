@@ -12,6 +12,7 @@
 mod adapt;
 mod alloc;
 mod bags;
+mod calls;
 mod dhash;
 mod fork;
 mod locks;
@@ -21,11 +22,13 @@ mod percpu;
 mod rcu;
 mod rng;
 mod run;
+mod ship;
 mod skeleton;
 mod swap;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use calls::{COMMAND as CALLS_CHILD, child as calls_child};
 use rng::Rng;
 pub use run::{Report, Run, Stress, Violation};
 
@@ -44,6 +47,8 @@ pub const STRESSES: &[Stress] = &[
     dhash::STRESS,
     fork::STRESS,
     bags::STRESS,
+    calls::STRESS,
+    ship::STRESS,
 ];
 
 /// Returns the command that makes the same choices again, with the settings in force.

@@ -50,6 +50,9 @@ struct Fields<'a> {
     last_decision: Option<&'a str>,
     part_of: Option<&'a str>,
     mediator: Option<&'a MediatorView>,
+    exported_as: &'a [String],
+    callers: usize,
+    imported_as: Option<&'a str>,
 }
 
 /// One object as JSON.
@@ -199,6 +202,9 @@ impl Rows {
             last_decision: object.last_decision.as_deref(),
             part_of: object.part_of.as_deref(),
             mediator: object.mediator.as_ref(),
+            exported_as: &object.exported_as,
+            callers: object.callers,
+            imported_as: object.imported_as.as_deref(),
         };
         // Cannot fail: it holds only texts, numbers and booleans.
         serde_json::to_string(&row).unwrap_or_default()

@@ -1,6 +1,8 @@
 //! Tests of the server and the client over real sockets.
 
 mod adaptive;
+#[cfg(all(feature = "call", target_os = "linux", not(miri)))]
+mod between;
 mod common;
 #[path = "../../../squall-rcu/tests/forked/mod.rs"]
 mod forked;

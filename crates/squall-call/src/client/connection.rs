@@ -1,15 +1,19 @@
 //! The caller's side of a connection: finds a slot, publishes the call, waits for the reply.
 //!
 //! - I1. A call ends when its reply is there, its deadline passes, or the peer's process or socket is gone.
-//! - I2. A thread that sleeps in a slot of a dead connection is woken until it has left
-//!   ([`Source::drained`]).
+//! - I2. Callers that sleep in a dead connection are woken until they have seen that ([`Source::drained`]). The
+//!   watcher sets `dead`, fences, and looks for callers. A caller takes a slot, fences, and looks at `dead`
+//!   before it sleeps. So one of the two sees the other.
+//! - I3. A call that failed with [`Transport::Busy`] never runs. It was taken back in its slot.
 
 use squall_core::{Id, Transport};
 use squall_machine::park::{EventCount, is_past, time_left};
+use squall_sys::affinity;
 use squall_sys::padded::CachePadded;
 use squall_sys::peer::Peer;
-use squall_sys::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use squall_sys::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use squall_sys::sync::{Mutex, OnceLock, StdArc as Arc, Weak, lock};
+use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -18,9 +22,10 @@ use crate::codec::{Malformed, Reader, Writer};
 use crate::frames::{Frame, Wake};
 use crate::layout::{BULK_BYTES, INLINE_BYTES, REGION_SLOTS};
 use crate::region::Region;
-use crate::segment::{Head, Segment, Slot};
+use crate::segment::{Head, NESTED, Segment, Slot};
+use crate::server;
 use crate::sleep::{self, Kernel};
-use crate::slot::{Issued, Sleep};
+use crate::slot::{Issued, Number, Sleep};
 use crate::socket;
 use crate::status;
 use crate::watch::{self, Next, Source, Token};
@@ -34,8 +39,8 @@ pub(crate) struct Connection {
     socket: OwnedFd,
     /// The server's process, if this system names it.
     process: Option<OwnedFd>,
-    /// The server's process and user.
-    pub(crate) server: Peer,
+    /// The server's process and user, if the kernel knows them: not for a socket pair, whose maker it names.
+    pub(crate) server: Option<Peer>,
     /// The name by which the object was imported.
     pub(crate) name: Arc<str>,
     /// The object of this process.
@@ -43,8 +48,8 @@ pub(crate) struct Connection {
     dead: AtomicBool,
     /// Calls that wait for any slot.
     crowd: CachePadded<Crowd>,
-    /// The time in which a call must end, in nanoseconds; 0 means no limit.
-    pub(crate) limit: AtomicU64,
+    /// The time in which a call must end.
+    limit: Option<Duration>,
     token: OnceLock<Token>,
 }
 
@@ -81,6 +86,8 @@ impl Taken<'_> {
     /// Keeps the slot from further calls until its reply comes.
     fn give_up(self) {
         self.connection.regions[self.region].give_up(self.at);
+        // Callers that wait for a slot must look at this one from now on.
+        self.connection.tell_crowd(u32::MAX);
         std::mem::forget(self);
     }
 }
@@ -88,12 +95,7 @@ impl Taken<'_> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.connection.regions[self.region].give(self.at);
-        // Partner: the fence in `wait_for_slot`. Either this thread sees that a caller waits, or that caller
-        // looks for a slot afterwards, and finds this one.
-        squall_sys::sync::atomic::fence(Ordering::SeqCst);
-        if self.connection.crowd.waiting.load(Ordering::Relaxed) != 0 {
-            self.connection.crowd.free.signal(1);
-        }
+        self.connection.tell_crowd(1);
     }
 }
 
@@ -102,12 +104,11 @@ impl Connection {
         segment: Segment,
         object: u64,
         socket: OwnedFd,
-        name: Arc<str>,
+        server: Server,
         limit: Option<Duration>,
     ) -> io::Result<Arc<Connection>> {
         let regions = segment.regions();
-        let server = squall_sys::peer::peer(socket.as_fd())?;
-        let process = socket::process(socket.as_fd())?;
+        let Server { name, peer: server, process } = server;
         let connection = Arc::new(Connection {
             segment,
             regions: (0..regions).map(|_| CachePadded::default()).collect(),
@@ -119,7 +120,7 @@ impl Connection {
             imported: OnceLock::new(),
             dead: AtomicBool::new(false),
             crowd: CachePadded::default(),
-            limit: AtomicU64::new(limit.map_or(0, |limit| limit.as_nanos().try_into().unwrap_or(u64::MAX))),
+            limit,
             token: OnceLock::new(),
         });
         connection.watch()?;
@@ -180,54 +181,53 @@ impl Connection {
         write: impl FnOnce(&mut Writer<'_>) -> Result<(), Malformed>,
         read: impl FnOnce(&mut Reader<'_>) -> Result<R, Malformed>,
     ) -> Result<R, Failed> {
-        let deadline = deadline.or_else(|| self.own_deadline());
-        if is_past(deadline) {
-            return Err(Failed::Transport(Transport::Deadline));
-        }
+        let deadline = deadline.or_else(|| Instant::now().checked_add(self.limit?));
         let taken = self.take(region % self.regions.len(), deadline)?;
         let slot = taken.slot();
         let mut sink = slot.sink();
         write(&mut Writer::new(&mut sink)).map_err(failed)?;
-        let head = Head { object: self.object, method, length: sink.written() };
-        slot.set_head(head, squall_sys::affinity::current_cpu());
+        let method = if server::is_serving() { method | NESTED } else { method };
+        slot.set_head(Head { object: self.object, method, length: sink.written() }, affinity::current_cpu());
+        if is_past(deadline) {
+            return Err(Failed::Transport(Transport::Busy));
+        }
         let mine = &self.regions[taken.region];
         let number = mine.number(taken.at).next();
         mine.set_number(taken.at, number);
-        if slot.words().issue(number, &Kernel) == Issued::Absent
-            && let Err(failed) = self.ask(taken.index(), deadline)
+        let words = slot.words();
+        if words.issue(number, &Kernel) == Issued::Absent
+            && let Err(why) = self.ask(taken.index(), deadline)
         {
-            taken.give_up();
-            return Err(Failed::Transport(failed));
+            return Err(give_up(taken, number, false, why));
         }
-        while !slot.words().answered(number) {
-            let failed = if self.is_dead() {
-                Transport::PeerGone
-            } else if is_past(deadline) {
-                Transport::Deadline
-            } else {
-                let time = sleep::spin_for(slot.worker_cpu(), sleep::SPIN);
-                if !sleep::spin(time, || slot.words().answered(number)) {
-                    slot.words().sleep_for_answer(number, time_left(deadline), &Kernel);
-                }
-                continue;
-            };
-            taken.give_up();
-            return Err(Failed::Transport(failed));
+        while !words.answered(number) {
+            if self.is_dead() {
+                return Err(give_up(taken, number, true, Transport::PeerGone));
+            }
+            if is_past(deadline) {
+                return Err(give_up(taken, number, true, Transport::Deadline));
+            }
+            let time = sleep::spin_for(slot.worker_cpu(), sleep::SPIN);
+            if !sleep::spin(time, || words.answered(number)) {
+                let must_go = || {
+                    // Partner: the fence in `drained` (I2).
+                    fence(Ordering::SeqCst);
+                    self.is_dead()
+                };
+                words.sleep_for_answer(number, time_left(deadline), must_go, &Kernel);
+            }
         }
         let (code, length) = slot.status();
         status::outcome(code)?;
         if length as usize <= INLINE_BYTES {
-            result_of(slot, length, &mut [0; INLINE_BYTES], read)
-        } else {
-            result_of(slot, length, &mut vec![0; BULK_BYTES], read)
+            return result_of(slot, length, &mut [0; INLINE_BYTES], read);
         }
-    }
-
-    fn own_deadline(&self) -> Option<Instant> {
-        match self.limit.load(Ordering::Relaxed) {
-            0 => None,
-            limit => Instant::now().checked_add(Duration::from_nanos(limit)),
-        }
+        // Taken out while it is used: a user's type may make a call while it is read.
+        let mut buffer = BUFFER.take();
+        buffer.resize(BULK_BYTES, 0);
+        let result = result_of(slot, length, &mut buffer, read);
+        BUFFER.set(buffer);
+        result
     }
 
     /// Takes a slot: of this region, else of another one, else of the first call that ends.
@@ -247,12 +247,22 @@ impl Connection {
         Some(Taken { connection: self, region, at })
     }
 
+    /// Wakes callers that wait for a slot.
+    fn tell_crowd(&self, count: u32) {
+        // Partner: the fence in `wait_for_slot`. A caller that counts itself after this fence looks for a slot
+        // afterwards, and finds the one given back before it.
+        fence(Ordering::SeqCst);
+        if self.crowd.waiting.load(Ordering::Relaxed) != 0 {
+            self.crowd.free.signal(count);
+        }
+    }
+
     #[cold]
     fn wait_for_slot(&self, region: usize, deadline: Option<Instant>) -> Result<Taken<'_>, Failed> {
         let count = self.regions.len();
         self.crowd.waiting.fetch_add(1, Ordering::Relaxed);
-        // Partner: the fence in the drop of `Taken`, between the free slot and the look for waiting callers.
-        squall_sys::sync::atomic::fence(Ordering::SeqCst);
+        // Partners: the fences in `tell_crowd` and in `drained` (I2).
+        fence(Ordering::SeqCst);
         let result = loop {
             let seen = self.crowd.free.prepare();
             if let Some(taken) = (0..count).find_map(|step| self.take_of((region + step) % count)) {
@@ -262,7 +272,7 @@ impl Connection {
                 break Err(Failed::Transport(Transport::PeerGone));
             }
             if is_past(deadline) {
-                break Err(Failed::Transport(Transport::Deadline));
+                break Err(Failed::Transport(Transport::Busy));
             }
             // A reply to a call that was given up wakes no thread. So look again after a while.
             let limit = time_left(deadline).map_or(STEP, |left| left.min(STEP));
@@ -299,6 +309,31 @@ impl Connection {
 /// Longest sleep for an event that wakes no thread: a slow server has read its socket, or the reply to a call
 /// that was given up has come.
 const STEP: Duration = Duration::from_millis(5);
+
+/// The server of a connection.
+pub(crate) struct Server {
+    pub(crate) name: Arc<str>,
+    pub(crate) peer: Option<Peer>,
+    pub(crate) process: Option<OwnedFd>,
+}
+
+std::thread_local! {
+    /// Room for a result that is too long for a slot.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Ends a call without a result. `asked` tells whether the server knows of it.
+#[cold]
+fn give_up(taken: Taken<'_>, number: Number, asked: bool, why: Transport) -> Failed {
+    if taken.slot().words().withdraw(number, asked) {
+        // The slot is free, and the call never runs.
+        return Failed::Transport(if why == Transport::Deadline { Transport::Busy } else { why });
+    }
+    if !taken.slot().words().answered(number) {
+        taken.give_up();
+    }
+    Failed::Transport(why)
+}
 
 /// Reads the result of a call from its slot.
 fn result_of<R>(
@@ -341,6 +376,8 @@ impl Source for Connection {
 
     fn drained(&self) -> bool {
         self.dead.store(true, Ordering::Relaxed);
+        // Partners: the fences of callers before they sleep (I2).
+        fence(Ordering::SeqCst);
         let mut all = true;
         for (at, region) in self.regions.iter().enumerate() {
             // Slots that were given up have no sleeper.

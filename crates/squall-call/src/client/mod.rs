@@ -19,18 +19,19 @@ use crate::layout;
 use crate::remote::Remote;
 use crate::segment::Segment;
 use crate::socket;
-use connection::Connection;
+use connection::{Connection, Server};
 use port::Imported;
 
 /// Imports the object that a process of the same user, or of root, exports by this name.
 ///
 /// The result is an object like any other. A call of it goes to the other process, waits for the reply, and
-/// is `#[blocking]`. Dropping it ends the connection.
+/// is `#[blocking]`. Dropping it ends the connection after the calls that wait; [`disconnect`] ends those, too. A
+/// server that hangs answers no call, so give calls a limit ([`ImportOptions::limit`], [`with_deadline`]).
 ///
 /// # Errors
 /// [`ImportError`]: no process exports that name, the interface differs, or the server refuses.
 /// # Cost
-/// A connection: a socket, a mapping with 132 KiB of addresses for each processor (touched when used), and
+/// A connection: a socket, a mapping with 136 KiB of addresses for each processor (touched when used), and
 /// the thread `squall-calls`, one for all connections of the process.
 /// # Source
 /// Gamsa et al. 1999, §6: an object of another address space is called like one's own.
@@ -89,6 +90,7 @@ pub fn import_from<I: ?Sized + Remote + InterfaceOf<Port<I>>>(
 pub struct ImportOptions {
     limit: Option<Duration>,
     user: Option<u32>,
+    process: Option<u32>,
     handshake: Duration,
 }
 
@@ -102,7 +104,7 @@ impl ImportOptions {
     /// Returns the options of [`import`]: calls have no time limit, and the server runs as this process's
     /// user or as root.
     pub fn new() -> ImportOptions {
-        ImportOptions { limit: None, user: None, handshake: Duration::from_secs(5) }
+        ImportOptions { limit: None, user: None, process: None, handshake: Duration::from_secs(5) }
     }
 
     /// Sets the time within which each call must end, unless [`with_deadline`] sets another one.
@@ -111,7 +113,14 @@ impl ImportOptions {
         self
     }
 
-    /// Expects a server that runs as this user, or as root.
+    /// The process at the other end of a socket pair, for [`import_from`](Self::import_from): a child that was
+    /// not waited for yet. Its death ends the connection even if a process that it started keeps the socket.
+    pub fn process(mut self, pid: u32) -> ImportOptions {
+        self.process = Some(pid);
+        self
+    }
+
+    /// The server runs as this user, or as root.
     pub fn server_user(mut self, uid: u32) -> ImportOptions {
         self.user = Some(uid);
         self
@@ -141,7 +150,8 @@ impl ImportOptions {
         if server.uid != user && server.uid != 0 {
             return Err(ImportError::OtherUser { expected: user, found: server.uid });
         }
-        self.connect(socket, name)
+        let process = socket::process(socket.as_fd())?;
+        self.connect(socket, Server { name: name.into(), peer: Some(server), process })
     }
 
     /// Imports from the other end of a socket, like [`import_from`].
@@ -156,13 +166,14 @@ impl ImportOptions {
             return Err(ImportError::Forked);
         }
         socket::adopt(&socket)?;
-        self.connect(socket, "(a socket)")
+        let process = self.process.map(socket::process_by_id).transpose()?;
+        self.connect(socket, Server { name: "(a socket)".into(), peer: None, process })
     }
 
     fn connect<I: ?Sized + Remote + InterfaceOf<Port<I>>>(
         &self,
         socket: OwnedFd,
-        name: &str,
+        server: Server,
     ) -> Result<Owned<I>, ImportError> {
         let regions = squall_machine::machine().vp_limit().clamp(1, layout::REGIONS_MAX as usize) as u32;
         let deadline = Instant::now() + self.handshake;
@@ -194,7 +205,7 @@ impl ImportOptions {
         let bytes = layout::segment_bytes(regions).expect("a number of regions within the bounds");
         let memory = squall_sys::shared::SharedMemory::open(file.as_fd(), bytes)?;
         let segment = Segment::new(memory, regions);
-        let connection = Connection::new(segment, welcome.object, socket, name.into(), self.limit)?;
+        let connection = Connection::new(segment, welcome.object, socket, server, self.limit)?;
         let imported = Imported::<I>::new(connection.clone())
             .try_create(ClusterSize::Cpu)
             .map_err(ImportError::Create)?;
@@ -204,17 +215,27 @@ impl ImportOptions {
     }
 }
 
-/// An imported object of this process, as [`imports`] lists it.
+/// Ends the connection of an imported object. Calls that wait return [`Transport::PeerGone`], and so do later
+/// ones. Returns whether the object is an imported one.
+///
+/// [`Transport::PeerGone`]: squall_core::Transport::PeerGone
+pub fn disconnect<I: ?Sized + Remote>(handle: Handle<I>) -> bool {
+    let id = Handle::id(handle);
+    let found = Connection::all().into_iter().find(|connection| connection.imported.get() == Some(&id));
+    found.map(|connection| connection.end()).is_some()
+}
+
+/// An imported object of this process, for people and programs that look.
 #[derive(Clone, Debug)]
 pub struct ImportInfo {
     /// The object of this process.
     pub object: Id,
     /// The name by which it was imported.
     pub name: String,
-    /// The process that serves it, if it is visible in this pid namespace.
+    /// The process that serves it. `None` if it is not visible in this pid namespace, or for a socket pair.
     pub pid: Option<u32>,
-    /// The user of that process.
-    pub uid: u32,
+    /// The user of that process. `None` for a socket pair.
+    pub uid: Option<u32>,
     /// Whether that process still serves it.
     pub is_connected: bool,
     /// The number of calls made. It wraps for each slot at 2^30.
@@ -245,8 +266,8 @@ pub fn imports() -> Vec<ImportInfo> {
         Some(ImportInfo {
             object: *connection.imported.get()?,
             name: connection.name.to_string(),
-            pid: connection.server.pid,
-            uid: connection.server.uid,
+            pid: connection.server.and_then(|peer| peer.pid),
+            uid: connection.server.map(|peer| peer.uid),
             is_connected: !connection.is_dead(),
             calls: connection.calls(),
         })

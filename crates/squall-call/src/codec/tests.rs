@@ -289,3 +289,37 @@ fn types_without_an_encoding_are_errors() {
     assert_eq!(writer.put(&Endless), Err(Malformed::Unsupported));
     assert_eq!(writer.put(&Failing), Err(Malformed::InvalidValue));
 }
+
+/// A sink that counts the writes.
+struct Writes(u32);
+
+impl Sink for Writes {
+    fn write(&mut self, _: &[u8]) -> Result<(), Full> {
+        self.0 += 1;
+        Ok(())
+    }
+}
+
+/// Returns the number of writes of an encoding.
+macro_rules! writes {
+    ($selector:expr, $method:ident, $value:expr) => {{
+        let mut writes = Writes(0);
+        ($selector).$method($value, &mut Writer::new(&mut writes)).expect("room");
+        writes.0
+    }};
+}
+
+/// A length and one copy, and a write more for the variant of an enumeration.
+#[test]
+fn bytes_are_copied_whole() {
+    type OrCall = Result<Vec<u8>, squall_core::CallError>;
+    let bytes = vec![7; 8000];
+    let boxed: Box<[u8]> = bytes.clone().into();
+    assert_eq!(writes!(&Borrowed::<[u8]>::new(), __squall_put, &bytes), 2);
+    assert_eq!(writes!(&Borrowed::<str>::new(), __squall_put, "abcdefgh"), 2);
+    assert_eq!(writes!(&Field::<Vec<u8>>::new(), __squall_put, &bytes), 2);
+    assert_eq!(writes!(&Field::<Box<[u8]>>::new(), __squall_put, &boxed), 2);
+    assert_eq!(writes!(&Field::<Option<Vec<u8>>>::new(), __squall_put, &Some(bytes.clone())), 3);
+    assert_eq!(writes!(&Field::<Result<Vec<u8>, u8>>::new(), __squall_put, &Ok(bytes.clone())), 3);
+    assert_eq!(writes!(&&&Field::<OrCall>::new(), __squall_answer, Ok(bytes)), 2);
+}

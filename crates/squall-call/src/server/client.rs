@@ -1,46 +1,64 @@
 //! The server's side of a connection.
 //!
-//! - I1. Only the worker that has taken a slot's desk serves the slot (`slot/I3`).
-//! - I2. A hostile caller can end its own connection, but no other one.
+//! - I1. A slot is served by the worker that its desk names, and by no other (`slot/I3`).
+//! - I2. What a caller writes ends at most its own connection.
+//! - I3. The thread `squall-calls` never runs code of the users here. Values of a client are dropped by
+//!   [`workers::retire`].
 
 use rustix::net::Shutdown;
+use squall_sys::padded::CachePadded;
 use squall_sys::peer::Peer;
+use squall_sys::shared::SharedMemory;
 use squall_sys::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use squall_sys::sync::{Mutex, OnceLock, StdArc as Arc, lock};
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
-use std::io::ErrorKind;
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use super::exported::Exported;
 use super::workers;
 use crate::frames::{FRAME_BYTES_MAX, Frame, FrameError, Hello, Refusal, Wake, Welcome};
 use crate::layout::{self, REGION_SLOTS};
 use crate::segment::Segment;
-use crate::sleep::Kernel;
-use crate::slot::{Desk, Sleep};
+use crate::slot::Desk;
 use crate::socket;
 use crate::watch::{self, Next, Source, Token};
 
-/// A value of one client, by its type.
-type Values = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+/// Values of one client, by their types.
+pub(super) type Values = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
 /// The desks of one region, on cache lines of their own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Desks([Desk; REGION_SLOTS as usize]);
 
-/// The parts of a connection that exist after the hello.
+/// The parts that exist after the hello.
 #[derive(Debug)]
 struct Open {
     segment: Segment,
     desks: Box<[Desks]>,
 }
 
+/// The workers of a client. Changed with the pool locked.
+#[derive(Debug, Default)]
+pub(super) struct Share {
+    /// Slots with a worker, or with one on its way.
+    pub(super) served: Vec<u32>,
+    /// Slots that wait for a worker.
+    pub(super) waiting: VecDeque<u32>,
+    /// Whether the client is in the pool's list of those with waiting slots.
+    pub(super) is_listed: bool,
+    /// Whether the connection has ended. The last worker then retires the client's values.
+    pub(super) has_ended: bool,
+}
+
 /// A connection of a caller's process.
 pub(crate) struct Client {
     pub(crate) number: u64,
-    pub(crate) peer: Peer,
+    /// The caller's process and user, if the kernel knows them: not for a socket pair, whose maker it names.
+    pub(crate) peer: Option<Peer>,
     pub(crate) exported: Arc<Exported>,
     socket: OwnedFd,
     /// The caller's process, if this system names it.
@@ -48,11 +66,11 @@ pub(crate) struct Client {
     open: OnceLock<Open>,
     dead: AtomicBool,
     rights: AtomicU64,
-    /// Number of workers that serve it, or are on their way. Changes under the lock of the pool.
-    pub(super) workers: AtomicUsize,
-    /// Number of slots that wait for a worker. Changes under the lock of the pool.
+    /// Number of slots that wait for a worker.
     pub(super) wanted: AtomicUsize,
-    values: Mutex<Values>,
+    pub(super) share: CachePadded<Mutex<Share>>,
+    /// Its values, until they are retired.
+    values: CachePadded<Mutex<Option<Values>>>,
     token: OnceLock<Token>,
 }
 
@@ -67,20 +85,23 @@ impl std::fmt::Debug for Client {
 
 /// The last number given to a connection of this process.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
+/// The time in which a process that connects must say hello.
+const HELLO: Duration = Duration::from_secs(5);
 
 impl Client {
-    /// Accepts a connection and watches it, if the export's users and limits allow it. Else sends the
-    /// refusal.
+    /// Takes a connection on, and watches it. A connection by name has a peer that the kernel knows.
     ///
     /// # Errors
     /// The system has no thread or descriptor left.
-    pub(crate) fn accept(exported: &Arc<Exported>, socket: OwnedFd) -> std::io::Result<()> {
-        let peer = squall_sys::peer::peer(socket.as_fd())?;
+    pub(crate) fn accept(exported: &Arc<Exported>, socket: OwnedFd, by_name: bool) -> io::Result<()> {
+        let peer = if by_name { Some(squall_sys::peer::peer(socket.as_fd())?) } else { None };
         if let Err(refusal) = may_connect(exported, peer) {
             refuse(&socket, refusal);
             return Ok(());
         }
-        let process = socket::process(socket.as_fd())?;
+        let process = if by_name { socket::process(socket.as_fd())? } else { None };
+        // Relaxed: the limit needs no order.
+        exported.connections.fetch_add(1, Ordering::Relaxed);
         let client = Arc::new(Client {
             // Relaxed: only the value matters.
             number: NUMBER.fetch_add(1, Ordering::Relaxed) + 1,
@@ -91,9 +112,9 @@ impl Client {
             open: OnceLock::new(),
             dead: AtomicBool::new(false),
             rights: AtomicU64::new(u64::MAX),
-            workers: AtomicUsize::new(0),
             wanted: AtomicUsize::new(0),
-            values: Mutex::default(),
+            share: CachePadded::default(),
+            values: CachePadded::new(Mutex::new(Some(Values::new()))),
             token: OnceLock::new(),
         });
         lock(&exported.clients, "the list of an export's clients").push(Arc::downgrade(&client));
@@ -116,19 +137,7 @@ impl Client {
         &open.desks[(slot / REGION_SLOTS) as usize].0[(slot % REGION_SLOTS) as usize]
     }
 
-    /// Whether one more worker may serve the connection.
-    pub(super) fn may_have_worker(&self) -> bool {
-        self.workers.load(Ordering::Relaxed) < self.exported.settings.workers
-    }
-
-    /// Wakes the workers that wait in the connection's slots.
-    pub(super) fn wake_workers(&self) {
-        for slot in (0..self.slots()).filter(|slot| self.desk(*slot).is_taken()) {
-            Kernel.wake(self.segment().slot(slot).words().call);
-        }
-    }
-
-    /// Whether the caller's process lives, and the connection has not ended.
+    /// Whether the caller's process is there and the connection is not ended.
     pub(crate) fn is_connected(&self) -> bool {
         !self.dead.load(Ordering::Relaxed)
     }
@@ -147,11 +156,15 @@ impl Client {
     /// Number of calls served.
     pub(crate) fn calls(&self) -> u64 {
         let Some(open) = self.open.get() else { return 0 };
-        open.desks.iter().flat_map(|desks| &desks.0).map(|desk| u64::from(desk.last().get())).sum()
+        open.desks.iter().flat_map(|desks| &desks.0).map(|desk| u64::from(desk.served())).sum()
     }
 
     /// Ends the connection. A running call ends as soon as its method returns.
     pub(crate) fn end(&self) {
+        // In the child of a fork the connection is the parent's.
+        if squall_sys::fork::forked() {
+            return;
+        }
         self.dead.store(true, Ordering::Relaxed);
         if let Some(token) = self.token.get() {
             watch::end(*token);
@@ -159,25 +172,32 @@ impl Client {
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// Returns the client's value of this type. The first call makes it, with `make`.
+    /// The value of this type that belongs to the client, made by `make` if there is none. Once the client's
+    /// values are retired, each one is new.
     pub(crate) fn value<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let key = TypeId::of::<T>();
         let find = |values: &Values| values.get(&key).cloned().and_then(|value| value.downcast::<T>().ok());
-        if let Some(found) = find(&lock(&self.values, "the values of a client")) {
+        if let Some(found) = lock(&self.values, "the values of a client").as_ref().and_then(find) {
             return found;
         }
-        // User code runs without the lock. If two threads make a value, the first inserted one stays.
+        // The users' code runs without the lock. The first value counts.
         let made: Arc<T> = Arc::new(make());
         let mut values = lock(&self.values, "the values of a client");
-        let first = find(&values);
+        let Some(values) = values.as_mut() else { return made };
+        let first = find(values);
         first.unwrap_or_else(|| {
             values.insert(key, made.clone());
             made
         })
     }
 
-    /// Answers the hello: makes the segment, and sends it with the welcome.
-    fn welcome(&self, hello: &Hello) -> Result<(), Refusal> {
+    /// Takes the values of the client out, for good.
+    pub(super) fn take_values(&self) -> Values {
+        lock(&self.values, "the values of a client").take().unwrap_or_default()
+    }
+
+    /// Answers the first message.
+    fn welcome(&self, hello: &Hello<'_>) -> Result<(), Refusal> {
         let exported = &self.exported;
         if !exported.is_open() {
             return Err(Refusal::Ended);
@@ -187,15 +207,14 @@ impl Client {
         }
         let regions = hello.regions;
         let bytes = layout::segment_bytes(regions).ok_or(Refusal::Malformed)?;
-        let (memory, file) = squall_sys::shared::SharedMemory::create(bytes).map_err(|_| Refusal::Busy)?;
+        let (memory, file) = SharedMemory::create(bytes).map_err(|_| Refusal::Busy)?;
         let segment = Segment::new(memory, regions);
-        segment.prepare();
         let desks = (0..regions).map(|_| Desks(std::array::from_fn(|_| Desk::new()))).collect();
         if self.open.set(Open { segment, desks }).is_err() {
             return Err(Refusal::Malformed);
         }
-        let welcome =
-            Welcome { object: exported.external_id().bits(), methods: self.rights(), regions: hello.regions };
+        let object = exported.external_id().bits();
+        let welcome = Welcome { object, methods: self.rights(), regions };
         let frame = Frame::Welcome(welcome).encode().map_err(|_| Refusal::Malformed)?;
         socket::send(self.socket.as_fd(), &frame, &[file.as_fd()]).map_err(|_| Refusal::Busy)
     }
@@ -225,22 +244,54 @@ impl Client {
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
         Next::End
     }
+
+    /// Reads one frame. The caller's descriptors are never received (`socket::receive_bytes`).
+    fn read(self: &Arc<Self>, buffer: &mut [u8]) -> Next {
+        let bytes = match socket::receive_bytes(self.socket.as_fd(), buffer) {
+            Ok(Some(bytes)) => bytes,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let ended = self.process.as_ref().is_some_and(|process| socket::is_readable(process.as_fd()));
+                return if ended { self.over() } else { Next::Watch };
+            }
+            Ok(None) | Err(_) => return self.over(),
+        };
+        match Frame::decode(&buffer[..bytes]) {
+            Ok(frame) => self.told(frame),
+            Err(error) => {
+                let version = matches!(error, FrameError::Version(_));
+                refuse(&self.socket, if version { Refusal::Version } else { Refusal::Malformed });
+                self.over()
+            }
+        }
+    }
 }
 
-fn may_connect(exported: &Exported, peer: Peer) -> Result<(), Refusal> {
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.exported.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn may_connect(exported: &Exported, peer: Option<Peer>) -> Result<(), Refusal> {
     if !exported.is_open() {
         return Err(Refusal::Ended);
     }
-    if let Some(users) = &exported.settings.users {
-        let own = rustix::process::geteuid().as_raw();
-        if peer.uid != 0 && peer.uid != own && !users.contains(&peer.uid) {
-            return Err(Refusal::Denied);
-        }
+    if let (Some(users), Some(peer)) = (&exported.settings.users, peer)
+        && peer.uid != 0
+        && peer.uid != own_user()
+        && !users.contains(&peer.uid)
+    {
+        return Err(Refusal::Denied);
     }
-    if exported.clients().len() >= exported.settings.clients {
+    if exported.connections.load(Ordering::Relaxed) >= exported.settings.clients {
         return Err(Refusal::Busy);
     }
     Ok(())
+}
+
+/// The user of this process.
+pub(super) fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 fn refuse(socket: &OwnedFd, refusal: Refusal) {
@@ -255,34 +306,27 @@ impl Source for Client {
         std::iter::once(self.socket.as_fd()).chain(self.process.as_ref().map(AsFd::as_fd)).collect()
     }
 
-    /// Reads one frame, so that a caller that sends many does not delay other ones.
+    /// One frame at a time, so that a caller with many frames delays no other one.
     fn ready(self: Arc<Self>) -> Next {
-        let mut buffer = [0; FRAME_BYTES_MAX];
-        let packet = match socket::receive(self.socket.as_fd(), &mut buffer) {
-            Ok(Some(packet)) => packet,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let ended = self.process.as_ref().is_some_and(|process| socket::is_readable(process.as_fd()));
-                return if ended { self.over() } else { Next::Watch };
-            }
-            Ok(None) | Err(_) => return self.over(),
-        };
-        // Descriptors that the caller sent close at the end of this function.
-        match Frame::decode(&buffer[..packet.bytes]) {
-            Ok(frame) => self.told(frame),
-            Err(error) => {
-                let version = matches!(error, FrameError::Version(_));
-                refuse(&self.socket, if version { Refusal::Version } else { Refusal::Malformed });
-                self.over()
-            }
+        // Only a hello is long.
+        if self.open.get().is_some() {
+            self.read(&mut [0; 64])
+        } else {
+            self.read(&mut vec![0; FRAME_BYTES_MAX])
         }
+    }
+
+    fn limit(&self) -> Option<Instant> {
+        Instant::now().checked_add(HELLO)
+    }
+
+    fn limit_passed(self: Arc<Self>) -> Next {
+        if self.open.get().is_some() { Next::Watch } else { self.over() }
     }
 
     fn drained(&self) -> bool {
         self.dead.store(true, Ordering::Relaxed);
-        if self.workers.load(Ordering::Relaxed) == 0 {
-            return true;
-        }
-        self.wake_workers();
-        false
+        workers::end(self);
+        true
     }
 }

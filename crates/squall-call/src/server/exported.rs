@@ -1,7 +1,8 @@
 //! An exported object: its rights, its settings and its connections.
 
 use squall_core::{Handle, Id, Interface};
-use squall_sys::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use squall_sys::padded::CachePadded;
+use squall_sys::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use squall_sys::sync::{Mutex, StdArc as Arc, Weak, lock};
 use std::time::Duration;
 
@@ -70,7 +71,9 @@ pub(crate) struct Exported {
     /// False once the export has ended.
     open: AtomicBool,
     rights: AtomicU64,
-    pub(crate) clients: Mutex<Vec<Weak<Client>>>,
+    pub(crate) clients: CachePadded<Mutex<Vec<Weak<Client>>>>,
+    /// Connections that exist, with those that have ended while a call of theirs still runs.
+    pub(crate) connections: AtomicUsize,
 }
 
 impl std::fmt::Debug for Exported {
@@ -104,7 +107,8 @@ impl Exported {
             // Relaxed: only the value matters.
             generation: GENERATION.fetch_add(1, Ordering::Relaxed) + 1,
             open: AtomicBool::new(true),
-            clients: Mutex::default(),
+            clients: CachePadded::default(),
+            connections: AtomicUsize::new(0),
         });
         let mut all = lock(&ALL, "the list of exports");
         all.retain(|other| other.strong_count() > 0);
@@ -114,8 +118,8 @@ impl Exported {
 
     /// The exports of this process that are open.
     pub(crate) fn all() -> Vec<Arc<Exported>> {
-        let all = lock(&ALL, "the list of exports");
-        all.iter().filter_map(Weak::upgrade).filter(|exported| exported.is_open()).collect()
+        let all: Vec<_> = lock(&ALL, "the list of exports").iter().filter_map(Weak::upgrade).collect();
+        all.into_iter().filter(|exported| exported.is_open()).collect()
     }
 
     /// The id that callers write in each call.
@@ -154,9 +158,12 @@ impl Exported {
 
     /// The connections that are open.
     pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
-        let mut clients = lock(&self.clients, "the list of an export's clients");
-        clients.retain(|client| client.strong_count() > 0);
-        clients.iter().filter_map(Weak::upgrade).filter(|client| client.is_connected()).collect()
+        let all: Vec<_> = {
+            let mut clients = lock(&self.clients, "the list of an export's clients");
+            clients.retain(|client| client.strong_count() > 0);
+            clients.iter().filter_map(Weak::upgrade).collect()
+        };
+        all.into_iter().filter(|client| client.is_connected()).collect()
     }
 
     /// Ends the export: further calls get an error, and all connections end.

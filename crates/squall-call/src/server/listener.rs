@@ -1,9 +1,10 @@
 //! The listening socket of an export with a name.
 
 use rustix::fs::{Mode, OFlags};
-use squall_sys::sync::{Mutex, StdArc as Arc, lock};
+use squall_sys::sync::{Mutex, StdArc as Arc, lock, thread};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use super::ExportError;
 use super::client::Client;
@@ -42,12 +43,15 @@ impl Source for Listener {
     fn ready(self: Arc<Self>) -> Next {
         match socket::accept(self.socket.as_fd()) {
             // If it cannot be watched, the drop of its socket tells the caller.
-            Ok(Some(socket)) => _ = Client::accept(&self.exported, socket),
+            Ok(Some(socket)) => _ = Client::accept(&self.exported, socket, true),
             Ok(None) => {}
             // The process has no descriptor left.
             Err(_) => {
                 let mut kept = lock(&self.spare, "a listener's spare descriptor");
-                drop(kept.take());
+                if kept.take().is_none() {
+                    // An error that lasts must not keep the processor.
+                    thread::sleep(Duration::from_millis(10));
+                }
                 drop(socket::accept(self.socket.as_fd()));
                 *kept = spare();
             }

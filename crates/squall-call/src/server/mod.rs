@@ -6,7 +6,8 @@ mod listener;
 mod workers;
 
 use squall_core::{Handle, Id};
-use squall_sys::sync::StdArc as Arc;
+use squall_sys::peer::Peer;
+use squall_sys::sync::{StdArc as Arc, Weak};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -20,8 +21,8 @@ use listener::Listener;
 
 /// Exports an object: processes of the same user, and of root, may import it by this name.
 ///
-/// The object stays in this process, which may call it as before. The export ends when the result is
-/// dropped. If the object is destroyed before, callers get the error of a destroyed object.
+/// The object stays this process's own. The export ends when the result is dropped. If the object is destroyed
+/// first, callers get the error of a destroyed object.
 ///
 /// # Errors
 /// [`ExportError`]: the name is taken or not valid, or the system has no thread or descriptor left.
@@ -81,8 +82,8 @@ impl Default for ExportOptions {
 }
 
 impl ExportOptions {
-    /// Returns the options of [`export`]: processes of this user and of root may call all methods, and
-    /// calls are served on the caller's processor.
+    /// The options of [`export`]: all methods, for processes of this user and of root. Calls are served on the
+    /// caller's processor, but those of another user on any one.
     pub fn new() -> ExportOptions {
         ExportOptions {
             settings: Settings {
@@ -124,22 +125,24 @@ impl ExportOptions {
         self
     }
 
-    /// Limits the calls of one connection that run at a time. By default 64. Further ones wait.
+    /// At most so many calls of one connection run at a time; further ones wait. By default 64. Calls that come
+    /// out of calls (A calls B, which calls A) have four times as many.
     pub fn calls_per_client(mut self, limit: usize) -> ExportOptions {
         self.settings.workers = limit.max(1);
         self
     }
 
-    /// Serves calls on these processors instead of the caller's. A caller on another processor spins before
-    /// it sleeps, and so does its worker.
+    /// Calls are served on these processors, instead of the caller's. Threads that a method starts may run where
+    /// its worker may. A caller elsewhere spins before it
+    /// sleeps, and so does its worker.
     pub fn processors(mut self, processors: &[usize]) -> ExportOptions {
         self.settings.processors = (!processors.is_empty()).then(|| processors.to_vec());
         self
     }
 
-    /// Sets the time for which a worker waits for the next call of its slot. By default 200 ms.
+    /// The time for which a worker waits for the next call of its slot. By default 200 ms, at most a minute.
     pub fn idle(mut self, time: Duration) -> ExportOptions {
-        self.settings.idle = time;
+        self.settings.idle = time.min(Duration::from_secs(60));
         self
     }
 
@@ -175,7 +178,7 @@ impl ExportOptions {
         options.settings.users = None;
         let exported = options.prepare(handle, "(a socket)")?;
         socket::adopt(&socket)?;
-        Client::accept(&exported, socket)?;
+        Client::accept(&exported, socket, false)?;
         Ok(Export { exported, listener: None })
     }
 
@@ -218,6 +221,20 @@ impl ExportOptions {
 /// ```
 pub fn export_on<I: ?Sized + Remote>(handle: Handle<I>, socket: OwnedFd) -> Result<Export, ExportError> {
     ExportOptions::new().export_on(handle, socket)
+}
+
+impl Exported {
+    fn deny(&self, method: &str) -> Result<(), ExportError> {
+        let bit = method_bit(self.methods, method)?;
+        self.change_rights(|rights| rights & !bit);
+        Ok(())
+    }
+
+    fn allow(&self, method: &str) -> Result<(), ExportError> {
+        let bit = method_bit(self.methods, method)?;
+        self.change_rights(|rights| rights | bit);
+        Ok(())
+    }
 }
 
 fn method_bit(methods: &[&str], method: &str) -> Result<u64, ExportError> {
@@ -263,17 +280,16 @@ impl Export {
 
     /// The open connections.
     pub fn clients(&self) -> Vec<Caller> {
-        self.exported.clients().into_iter().map(Caller).collect()
+        self.exported.clients().into_iter().map(Caller::from).collect()
     }
 
-    /// Denies all callers this method. Running calls go on.
+    /// No caller may call this method from now on. Calls that run go on, and one that was checked before may
+    /// still begin.
     ///
     /// # Errors
     /// The interface has no such method.
     pub fn deny(&self, method: &str) -> Result<(), ExportError> {
-        let bit = method_bit(self.exported.methods, method)?;
-        self.exported.change_rights(|rights| rights & !bit);
-        Ok(())
+        self.exported.deny(method)
     }
 
     /// Allows callers this method again, except those to which [`Caller::deny`] denied it.
@@ -281,9 +297,7 @@ impl Export {
     /// # Errors
     /// The interface has no such method.
     pub fn allow(&self, method: &str) -> Result<(), ExportError> {
-        let bit = method_bit(self.exported.methods, method)?;
-        self.exported.change_rights(|rights| rights | bit);
-        Ok(())
+        self.exported.allow(method)
     }
 }
 
@@ -301,71 +315,96 @@ impl Drop for Export {
 
 /// A connection of a process that calls an exported object. For an example see [`caller`].
 #[derive(Clone, Debug)]
-pub struct Caller(Arc<Client>);
+pub struct Caller {
+    number: u64,
+    peer: Option<Peer>,
+    /// Weak, so that a kept caller keeps no descriptor and no memory of an ended connection.
+    client: Weak<Client>,
+}
+
+impl From<Arc<Client>> for Caller {
+    fn from(client: Arc<Client>) -> Caller {
+        Caller { number: client.number, peer: client.peer, client: Arc::downgrade(&client) }
+    }
+}
 
 impl Caller {
     /// The number of the connection in this process.
     pub fn number(&self) -> u64 {
-        self.0.number
+        self.number
     }
 
-    /// The process, if it is visible in this pid namespace. The kernel gives the number, not the caller.
+    /// The process, as the kernel knows it. `None` if it is not visible in this pid namespace, or came over a
+    /// socket pair: there the kernel names the maker of the pair.
     pub fn pid(&self) -> Option<u32> {
-        self.0.peer.pid
+        self.peer?.pid
     }
 
-    /// The process's user. The kernel gives the number, not the caller.
-    pub fn uid(&self) -> u32 {
-        self.0.peer.uid
+    /// The process's user, as the kernel knows it. `None` for a socket pair.
+    pub fn uid(&self) -> Option<u32> {
+        Some(self.peer?.uid)
     }
 
-    /// The number of calls served for this connection. It wraps for each slot at 2^30.
+    /// The number of calls served for this connection. It wraps for each slot. 0 after the end.
     pub fn calls(&self) -> u64 {
-        self.0.calls()
+        self.client.upgrade().map_or(0, |client| client.calls())
     }
 
     /// Whether the connection is open.
     pub fn is_connected(&self) -> bool {
-        self.0.is_connected()
+        self.client.upgrade().is_some_and(|client| client.is_connected())
     }
 
-    /// Returns the value of this type that the server keeps for this connection. The first call makes it,
-    /// with `make`. It is dropped after the connection's end.
+    /// The value of this type that the server keeps for this connection, made by `make` if there is none. After
+    /// the connection's end its values are dropped on a thread `squall-call-end`, and a new one is not kept.
     ///
+    /// # Cost
+    /// A lock, and a count on a line that all of the connection's workers share. Keep hot counts per processor
+    /// in the value.
     /// # Source
     /// Gamsa et al. 1999, §6 (AD-04): a server keeps state of one client local to it.
     pub fn value<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
-        self.0.value(make)
+        match self.client.upgrade() {
+            Some(client) => client.value(make),
+            None => Arc::new(make()),
+        }
     }
 
-    /// Denies this caller a method. Running calls go on.
+    /// This connection may not call this method from now on. Calls that run go on, and one that was checked
+    /// before may still begin. The process can connect again: to keep it out, end the export or limit its users.
     ///
     /// # Errors
     /// The interface has no such method.
     pub fn deny(&self, method: &str) -> Result<(), ExportError> {
-        let bit = method_bit(self.0.exported.methods, method)?;
-        self.0.change_rights(|rights| rights & !bit);
-        Ok(())
+        self.change_right(method, |rights, bit| rights & !bit)
     }
 
-    /// Allows this caller a method again, unless [`Export::deny`] denies it to all.
+    /// This connection may call this method again.
     ///
     /// # Errors
     /// The interface has no such method.
     pub fn allow(&self, method: &str) -> Result<(), ExportError> {
-        let bit = method_bit(self.0.exported.methods, method)?;
-        self.0.change_rights(|rights| rights | bit);
+        self.change_right(method, |rights, bit| rights | bit)
+    }
+
+    fn change_right(&self, method: &str, change: impl Fn(u64, u64) -> u64) -> Result<(), ExportError> {
+        let Some(client) = self.client.upgrade() else { return Ok(()) };
+        let bit = method_bit(client.exported.methods, method)?;
+        client.change_rights(|rights| change(rights, bit));
         Ok(())
     }
 
-    /// The methods that this caller may not call.
+    /// The methods that this connection may not call.
     pub fn denied(&self) -> Vec<&'static str> {
-        denied(self.0.exported.methods, self.0.rights())
+        let Some(client) = self.client.upgrade() else { return Vec::new() };
+        denied(client.exported.methods, client.rights())
     }
 
-    /// Ends the connection. Its calls return an error.
+    /// Ends the connection. Calls of it return an error, also those that run.
     pub fn disconnect(&self) {
-        self.0.end();
+        if let Some(client) = self.client.upgrade() {
+            client.end();
+        }
     }
 }
 
@@ -382,6 +421,25 @@ pub struct ExportInfo {
     pub denied: Vec<&'static str>,
     /// The open connections.
     pub callers: Vec<Caller>,
+    exported: Arc<Exported>,
+}
+
+impl ExportInfo {
+    /// Denies all callers a method, like [`Export::deny`].
+    ///
+    /// # Errors
+    /// The interface has no such method.
+    pub fn deny(&self, method: &str) -> Result<(), ExportError> {
+        self.exported.deny(method)
+    }
+
+    /// Allows a method again, like [`Export::allow`].
+    ///
+    /// # Errors
+    /// The interface has no such method.
+    pub fn allow(&self, method: &str) -> Result<(), ExportError> {
+        self.exported.allow(method)
+    }
 }
 
 /// Lists the exports of this process.
@@ -407,7 +465,8 @@ pub fn exports() -> Vec<ExportInfo> {
         name: exported.name.to_string(),
         interface: exported.interface,
         denied: denied(exported.methods, exported.rights()),
-        callers: exported.clients().into_iter().map(Caller).collect(),
+        callers: exported.clients().into_iter().map(Caller::from).collect(),
+        exported,
     };
     Exported::all().into_iter().map(info).collect()
 }
@@ -417,40 +476,14 @@ fn denied(methods: &[&'static str], rights: u64) -> Vec<&'static str> {
     methods.iter().enumerate().filter(|(at, _)| rights >> at & 1 == 0).map(|(_, name)| *name).collect()
 }
 
-/// Returns the caller of the call that this thread serves, within a method of an exported object. Returns
-/// `None` in other code.
-///
-/// # Examples
-/// ```
-/// use squall::call::{caller, export_on, import_from, socket_pair};
-/// use std::sync::atomic::{AtomicU32, Ordering};
-///
-/// #[squall::interface(remote)]
-/// trait Greeter: Send + Sync {
-///     /// Returns the caller's process, and the number of its calls.
-///     fn hello(&self) -> (Option<u32>, u32);
-/// }
-///
-/// struct Server;
-///
-/// impl Greeter for Server {
-///     fn hello(&self) -> (Option<u32>, u32) {
-///         let caller = caller().expect("this runs in a call of another process");
-///         let calls = caller.value(|| AtomicU32::new(0));
-///         (caller.pid(), calls.fetch_add(1, Ordering::Relaxed) + 1)
-///     }
-/// }
-///
-/// let server = squall::shared::<dyn Greeter, _>(Server);
-/// let (here, there) = socket_pair()?;
-/// let exported = export_on(server.handle(), here)?;
-/// let remote = import_from::<dyn Greeter>(there)?;
-/// let me = Some(std::process::id());
-/// assert_eq!((remote.hello(), remote.hello()), ((me, 1), (me, 2)));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// Whether this thread serves a call.
+pub(crate) fn is_serving() -> bool {
+    workers::is_serving()
+}
+
+/// The process for which this thread serves a call of an exported object; `None` in any other code.
 pub fn caller() -> Option<Caller> {
-    workers::caller().map(Caller)
+    workers::caller().map(Caller::from)
 }
 
 /// Returns the number of workers of this process, and how many of them are idle: in no slot of a connection.

@@ -1,39 +1,46 @@
 //! The threads that serve calls.
 //!
-//! Problem: a call should be served on its caller's processor, by a thread that waits there already. The
-//! number of threads must stay bounded, and one client must not take them all. A call must be served even
-//! if no thread can be started.
-//! Idea: a worker stays in the slot of its last call for a while, then waits in a pool for its processor,
-//! and ends after a longer time without work. One thread is reserved: it serves the calls for which no
-//! worker exists.
+//! Problem: a call should be served on its caller's processor, by a thread that waits there already. Threads
+//! must not pile up, a caller that keeps many must not take them from others, and a call must be served even
+//! where no thread can be started.
 //!
-//! - I1. A slot with a taken desk is in exactly one place: with a worker, or in the list of waiting slots.
-//! - I2. A waiting slot is served: by the next worker that becomes free, or by the reserved one.
-//! - I3. A connection has at most as many workers as its export allows. Its other slots wait.
+//! Idea: a worker stays in the slot of its last call for a while, then waits in a pool for its processor, and
+//! ends when it is idle for long. One thread is reserved. It serves single calls for which no worker exists.
+//!
+//! - I1. A slot with a taken desk is in exactly one place: a worker has it, or it waits in its client's share.
+//! - I2. A waiting slot is served: by a worker that becomes free, or by the reserved one. A client with waiting
+//!   slots is in the pool's list.
+//! - I3. A client has at most as many workers as its export allows, and four times as many for calls that come
+//!   out of calls. Its other slots wait.
+//! - I4. Values of a client are dropped by a thread of their own, or by a worker before it counts as idle.
+//!
+//! Locks: the pool, then a client's share.
 //!
 //! Source: Gamsa et al. 1999, §6.1 (TO-16, TO-17); Unrau et al. 1995, §4.2 (HU-11).
 
 use squall_machine::Vp;
 use squall_sys::affinity;
-use squall_sys::sync::atomic::Ordering;
+use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 use squall_sys::sync::{Condvar, Mutex, MutexGuard, OnceLock, StdArc as Arc, lock, thread};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::client::Client;
+use super::client::{Client, Share, Values, own_user};
 use crate::codec::{Reader, Writer};
 use crate::layout::{BULK_BYTES, REGION_SLOTS};
 use crate::segment::Slot;
 use crate::sleep::{self, Kernel};
-use crate::slot::{self, Arrived, Left, Number, Service, Sleep, Words};
+use crate::slot::{self, Next, Seen, Service, Sleep, State, Words};
 use crate::status;
 
 /// Time after which a worker without work ends.
 const END: Duration = Duration::from_secs(1);
 /// Largest number of workers of the process.
 const LIMIT: usize = 1024;
+/// Workers of a client for calls that come out of calls, per worker for others (I3).
+const NESTED_SHARE: usize = 4;
 
 /// A slot that needs a worker.
 #[derive(Clone)]
@@ -51,23 +58,32 @@ struct Idle {
     given: Condvar,
 }
 
-/// The workers of this process. Its lock also protects the counts of workers and waiting slots of each
-/// client.
+/// The workers of this process.
 #[derive(Default)]
 struct Pool {
     idle: Vec<Arc<Idle>>,
-    waiting: VecDeque<Job>,
+    /// Clients with waiting slots, the next one first.
+    waiting: VecDeque<Arc<Client>>,
     workers: usize,
     /// Whether the reserved worker was started.
     reserved: bool,
+    /// Values of ended clients that no thread could be started for.
+    retired: Vec<Values>,
 }
 
 static POOL: OnceLock<Mutex<Pool>> = OnceLock::new();
 /// Wakes the reserved worker.
 static RESERVE: Condvar = Condvar::new();
+/// Number of slots that waited for a thread when they came, not for their client's share. While it is not zero,
+/// workers leave their slots early.
+static STARVED: AtomicUsize = AtomicUsize::new(0);
 
 fn pool() -> MutexGuard<'static, Pool> {
     lock(POOL.get_or_init(Mutex::default), "the pool of workers")
+}
+
+fn share(client: &Client) -> MutexGuard<'_, Share> {
+    lock(&client.share, "the workers of a client")
 }
 
 /// Starts the reserved worker.
@@ -106,56 +122,128 @@ fn processor_for(client: &Client, slot: u32) -> Option<usize> {
         return machine.vps().contains(Vp::new(region)).then_some(region as usize);
     }
     let wanted = match &client.exported.settings.processors {
-        None => client.segment().slot(slot).caller_cpu(),
         Some(processors) => processors.get(slot as usize % processors.len().max(1)).copied(),
+        // Another user does not choose where threads of this process run.
+        None if client.peer.is_some_and(|peer| peer.uid != own_user()) => None,
+        None => client.segment().slot(slot).caller_cpu(),
     };
     let vp = u32::try_from(wanted?).ok()?;
     machine.allowance().usable().contains(Vp::new(vp)).then_some(wanted?)
 }
 
-/// Gives a job to a worker, or puts it in the list of waiting slots.
+/// Whether one more worker may serve the client in this slot (I3).
+fn may_have_worker(client: &Client, share: &Share, slot: u32) -> bool {
+    let own = client.exported.settings.workers;
+    let nested = client.segment().slot(slot).is_nested();
+    share.served.len() < if nested { own.saturating_mul(NESTED_SHARE) } else { own }
+}
+
+/// Gives a job to a worker, or lets it wait.
 fn place(job: Job) {
     let mut pool = pool();
-    if !job.client.may_have_worker() {
-        job.client.wanted.fetch_add(1, Ordering::Relaxed);
-        let client = job.client.clone();
-        pool.waiting.push_back(job);
+    let mut share = share(&job.client);
+    if share.has_ended {
+        return;
+    }
+    if !may_have_worker(&job.client, &share, job.slot) {
+        let served = share.served.clone();
+        drop(share);
+        pool.wait(&job);
         drop(pool);
-        // Workers that wait for calls of this client leave, and take the waiting slot.
-        client.wake_workers();
-        return;
-    }
-    job.client.workers.fetch_add(1, Ordering::Relaxed);
-    if let Some(at) = pool.idle.iter().position(|idle| idle.processor == job.processor) {
-        pool.idle.swap_remove(at).give(job);
-        return;
-    }
-    if pool.workers < LIMIT {
-        let name = job.processor.map_or("squall-call".into(), |processor| format!("squall-call-{processor}"));
-        let given = job.clone();
-        if thread::Builder::new().name(name).spawn(move || work(given)).is_ok() {
-            pool.workers += 1;
-            return;
+        // Workers that wait for calls of this client leave, and take the waiting slot. They were told already if
+        // other slots wait.
+        if job.client.wanted.fetch_add(1, Ordering::AcqRel) == 0 {
+            make_look(&job.client, &served);
         }
-    }
-    if let Some(idle) = pool.idle.pop() {
-        idle.give(job);
         return;
     }
-    job.client.workers.fetch_sub(1, Ordering::Relaxed);
-    job.client.wanted.fetch_add(1, Ordering::Relaxed);
-    pool.waiting.push_back(job);
+    share.served.push(job.slot);
+    drop(share);
+    let Some(job) = pool.start(job) else { return };
+    // No thread can be started, and all are in use.
+    share_of_starved(&mut pool, job);
+}
+
+#[cold]
+fn share_of_starved(pool: &mut Pool, job: Job) {
+    share(&job.client).served.retain(|slot| *slot != job.slot);
+    job.client.wanted.fetch_add(1, Ordering::AcqRel);
+    STARVED.fetch_add(1, Ordering::AcqRel);
+    pool.wait(&job);
     RESERVE.notify_one();
 }
 
+/// Lets the workers of these slots look at the server's state.
+fn make_look(client: &Client, served: &[u32]) {
+    for slot in served {
+        client.segment().slot(*slot).words().make_look(&Kernel);
+    }
+}
+
 impl Pool {
-    /// Takes a waiting slot of a client that may have another worker.
+    /// Gives a job to an idle worker, or to a new one; returns it if there is none.
+    fn start(&mut self, job: Job) -> Option<Job> {
+        if let Some(at) = self.idle.iter().position(|idle| idle.processor == job.processor) {
+            self.idle.swap_remove(at).give(job);
+            return None;
+        }
+        if self.workers < LIMIT {
+            let name = job
+                .processor
+                .map_or("squall-call-any".into(), |processor| format!("squall-call-{processor}"));
+            let given = job.clone();
+            if thread::Builder::new().name(name).spawn(move || work(given)).is_ok() {
+                self.workers += 1;
+                return None;
+            }
+        }
+        match self.idle.pop() {
+            Some(idle) => {
+                idle.give(job);
+                None
+            }
+            None => Some(job),
+        }
+    }
+
+    /// Lets a slot wait (I2).
+    fn wait(&mut self, job: &Job) {
+        let mut share = share(&job.client);
+        share.waiting.push_back(job.slot);
+        if !share.is_listed {
+            share.is_listed = true;
+            self.waiting.push_back(job.client.clone());
+        }
+    }
+
+    /// Takes a waiting slot of the first client that may have another worker. The clients take turns.
     fn next(&mut self) -> Option<Job> {
-        let at = self.waiting.iter().position(|job| job.client.may_have_worker())?;
-        let job = self.waiting.remove(at)?;
-        job.client.workers.fetch_add(1, Ordering::Relaxed);
-        job.client.wanted.fetch_sub(1, Ordering::Relaxed);
-        Some(job)
+        for _ in 0..self.waiting.len() {
+            let client = self.waiting.pop_front()?;
+            let mut share = share(&client);
+            let Some(slot) = share.waiting.front().copied().filter(|_| !share.has_ended) else {
+                share.is_listed = false;
+                continue;
+            };
+            let may = may_have_worker(&client, &share, slot);
+            if may {
+                share.waiting.pop_front();
+                share.served.push(slot);
+                client.wanted.fetch_sub(1, Ordering::AcqRel);
+            }
+            let more = !share.waiting.is_empty();
+            share.is_listed = more;
+            drop(share);
+            if more {
+                self.waiting.push_back(client.clone());
+            }
+            if may {
+                let _ = STARVED.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
+                let processor = processor_for(&client, slot);
+                return Some(Job { client, slot, processor });
+            }
+        }
+        None
     }
 }
 
@@ -163,6 +251,50 @@ impl Idle {
     fn give(&self, job: Job) {
         *lock(&self.job, "the work of an idle worker") = Some(job);
         self.given.notify_one();
+    }
+}
+
+/// The connection of a client has ended. Its workers leave, and the last one retires its values.
+pub(super) fn end(client: &Client) {
+    let pool = pool();
+    let mut share = share(client);
+    share.has_ended = true;
+    share.waiting.clear();
+    let served = share.served.clone();
+    drop(share);
+    if served.is_empty() {
+        retire(pool, client.take_values());
+    } else {
+        drop(pool);
+        make_look(client, &served);
+    }
+}
+
+/// Drops the values of an ended client on a thread of their own (I4).
+fn retire(mut pool: MutexGuard<'_, Pool>, values: Values) {
+    if values.is_empty() {
+        return;
+    }
+    // A closure that is not run drops what it owns, so the values stay here until the thread takes them.
+    pool.retired.push(values);
+    drop(pool);
+    let _ = thread::Builder::new().name("squall-call-end".into()).spawn(drop_retired);
+}
+
+/// Drops the values that wait for it. A panic of a drop ends that value alone.
+fn drop_retired() {
+    let all = std::mem::take(&mut pool().retired);
+    for value in all.into_iter().flatten() {
+        drop_quietly(value);
+    }
+}
+
+fn drop_quietly<T>(value: T) {
+    // The drop of the panic's payload may panic, too.
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value)))
+        && let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload)))
+    {
+        std::mem::forget(again);
     }
 }
 
@@ -174,53 +306,71 @@ fn work(first: Job) {
     while let Some(job) = next {
         place.go_to(job.processor);
         serve(&job, &mut buffer, false);
+        drop_retired();
         next = after(job);
     }
 }
 
-/// Ends a job. Returns the next one; without one, the worker ends.
+/// The worker has left the slot of this job. Returns the next job, or `None` if the worker ends.
 fn after(job: Job) -> Option<Job> {
-    let processor = job.processor;
-    let (idle, limit) = {
-        let mut pool = pool();
-        job.client.workers.fetch_sub(1, Ordering::Relaxed);
-        if let Some(next) = pool.next() {
-            return Some(next);
-        }
-        let idle = Arc::new(Idle { processor, job: Mutex::new(None), given: Condvar::new() });
-        pool.idle.push(idle.clone());
-        (idle, Instant::now() + END)
-    };
-    // The last owner of a client drops its values here, outside every lock. A panic ends the value alone.
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(job)));
-    let mut given = lock(&idle.job, "the work of an idle worker");
-    loop {
-        if let Some(job) = given.take() {
-            return Some(job);
-        }
-        let left = limit.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
-        }
-        given = match idle.given.wait_timeout(given, left) {
-            Ok((given, _)) => given,
-            Err(poisoned) => poisoned.into_inner().0,
-        };
+    let mut pool = leave(&job);
+    if let Some(next) = pool.next() {
+        return Some(next);
     }
-    drop(given);
-    let mut pool = pool();
-    match pool.idle.iter().position(|other| Arc::ptr_eq(other, &idle)) {
-        Some(at) => {
-            pool.idle.swap_remove(at);
-            pool.workers -= 1;
-            None
+    let idle = Arc::new(Idle { processor: job.processor, job: Mutex::new(None), given: Condvar::new() });
+    pool.idle.push(idle.clone());
+    drop(pool);
+    drop(job);
+    idle.wait()
+}
+
+impl Idle {
+    /// Waits for work for a while. Returns `None` if none came: then the worker counts no more.
+    fn wait(self: Arc<Idle>) -> Option<Job> {
+        let limit = Instant::now() + END;
+        let mut given = lock(&self.job, "the work of an idle worker");
+        loop {
+            if let Some(job) = given.take() {
+                return Some(job);
+            }
+            let left = limit.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            given = match self.given.wait_timeout(given, left) {
+                Ok((given, _)) => given,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
         }
-        // Work was given meanwhile.
-        None => lock(&idle.job, "the work of an idle worker").take(),
+        drop(given);
+        let mut pool = pool();
+        match pool.idle.iter().position(|other| Arc::ptr_eq(other, &self)) {
+            Some(at) => {
+                pool.idle.swap_remove(at);
+                pool.workers -= 1;
+                None
+            }
+            // Work was given meanwhile.
+            None => lock(&self.job, "the work of an idle worker").take(),
+        }
     }
 }
 
-/// The body of the reserved worker: it serves one call of a waiting slot, and leaves.
+/// Takes the slot of a job from its client's share. The last worker of an ended client retires its values.
+fn leave(job: &Job) -> MutexGuard<'static, Pool> {
+    let pool_of = pool();
+    let mut share = share(&job.client);
+    share.served.retain(|slot| *slot != job.slot);
+    let is_last = share.has_ended && share.served.is_empty();
+    drop(share);
+    if is_last {
+        retire(pool_of, job.client.take_values());
+        return pool();
+    }
+    pool_of
+}
+
+/// The body of the reserved worker: it serves single calls of waiting slots.
 fn serve_as_reserve() {
     let mut buffer = vec![0; BULK_BYTES].into_boxed_slice();
     loop {
@@ -233,10 +383,13 @@ fn serve_as_reserve() {
                 pool = RESERVE.wait(pool).unwrap_or_else(|poisoned| poisoned.into_inner());
             }
         };
-        serve(&job, &mut buffer, true);
-        let guard = pool();
-        job.client.workers.fetch_sub(1, Ordering::Relaxed);
-        drop(guard);
+        let stays = serve(&job, &mut buffer, true);
+        let mut pool = leave(&job);
+        if stays {
+            // The next call of this slot has come. It waits for its turn.
+            job.client.wanted.fetch_add(1, Ordering::AcqRel);
+            pool.wait(&job);
+        }
     }
 }
 
@@ -281,22 +434,25 @@ std::thread_local! {
     static CALLER: RefCell<Option<Arc<Client>>> = const { RefCell::new(None) };
 }
 
-/// The client of the call that this thread serves.
+/// Whether this thread serves a call.
+pub(crate) fn is_serving() -> bool {
+    CALLER.with(|caller| caller.borrow().is_some())
+}
+
+/// The client whose call this thread serves.
 pub(crate) fn caller() -> Option<Arc<Client>> {
     CALLER.with(|caller| caller.borrow().clone())
 }
 
-/// Serves the calls of a job's slot until the worker leaves; only one call if `once` is set.
-fn serve(job: &Job, buffer: &mut [u8], once: bool) {
+/// Serves the calls of a slot. Returns whether the slot still needs a worker, after one call if `once`.
+fn serve(job: &Job, buffer: &mut [u8], once: bool) -> bool {
     CALLER.with(|caller| *caller.borrow_mut() = Some(job.client.clone()));
     let slot = job.client.segment().slot(job.slot);
-    let work =
-        Work { client: &job.client, slot, buffer: RefCell::new(buffer), served: Cell::new(false), once };
+    let work = Work { client: &job.client, slot, buffer: RefCell::new(buffer), idle_since: Cell::new(None) };
     slot.set_worker_cpu(affinity::current_cpu());
-    if slot::serve(slot.words(), job.client.desk(job.slot), &work) == Left::Broken {
-        job.client.end();
-    }
+    let stays = slot::serve(slot.words(), job.client.desk(job.slot), &work, once);
     CALLER.with(|caller| *caller.borrow_mut() = None);
+    stays
 }
 
 /// The service of one slot.
@@ -305,9 +461,8 @@ struct Work<'a> {
     slot: Slot<'a>,
     /// The private copy of the arguments.
     buffer: RefCell<&'a mut [u8]>,
-    served: Cell<bool>,
-    /// Whether the worker leaves after its first call.
-    once: bool,
+    /// The time at which the worker began to wait, if a wait has ended early since the last call.
+    idle_since: Cell<Option<Instant>>,
 }
 
 impl Work<'_> {
@@ -329,16 +484,14 @@ impl Work<'_> {
         let mut sink = self.slot.sink();
         // A panic of the method ends this call alone. Unwind safety of its own state is up to the object.
         let served = catch_unwind(AssertUnwindSafe(|| {
-            exported.serve(head.method, &mut Reader::new(bytes), &mut Writer::new(&mut sink))
+            let served = exported.serve(head.method, &mut Reader::new(bytes), &mut Writer::new(&mut sink));
+            served.map_err(|unserved| status::code_of(&unserved, exported.object))
         }));
         match served {
             Ok(Ok(())) => (status::DONE, sink.written()),
-            Ok(Err(unserved)) => (status::code_of(&unserved), 0),
+            Ok(Err(code)) => (code, 0),
             Err(payload) => {
-                // The drop of the payload may panic, too.
-                if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-                    std::mem::forget(again);
-                }
+                drop_quietly(payload);
                 (status::PANICKED, 0)
             }
         }
@@ -348,27 +501,37 @@ impl Work<'_> {
 impl Service for Work<'_> {
     fn run(&self) {
         let (code, length) = self.execute();
-        self.served.set(true);
         self.slot.set_status(code, length);
         self.slot.set_worker_cpu(affinity::current_cpu());
+        self.idle_since.set(None);
     }
 
-    fn wait(&self, words: Words<'_>, last: Number) -> bool {
-        if (self.once && self.served.get()) || self.client.wanted.load(Ordering::Relaxed) != 0 {
-            return false;
+    fn next(&self) -> Next {
+        if !self.client.is_connected() {
+            Next::End
+        } else if self.client.wanted.load(Ordering::Acquire) != 0 || STARVED.load(Ordering::Relaxed) != 0 {
+            Next::Leave
+        } else {
+            Next::Wait
         }
+    }
+
+    fn wait(&self, words: Words<'_>, seen: Seen) -> bool {
         let settings = &self.client.exported.settings;
         let time = sleep::spin_for(self.slot.caller_cpu(), settings.spin);
-        if sleep::spin(time, || words.arrived(last) != Arrived::Nothing) {
-            return true;
+        if sleep::spin(time, || words.look() != seen) {
+            return false;
         }
-        let start = Instant::now();
-        words.sleep_for_call(last, Some(settings.idle), &Kernel);
-        start.elapsed() < settings.idle
-    }
-
-    fn is_over(&self) -> bool {
-        !self.client.is_connected()
+        // A caller that wakes its worker for nothing does not keep it longer.
+        let now = Instant::now();
+        let since = self.idle_since.get().unwrap_or(now);
+        self.idle_since.set(Some(since));
+        let left = settings.idle.saturating_sub(now - since);
+        if !left.is_zero() {
+            words.sleep_for_call(seen, Some(left), &Kernel);
+        }
+        // A call is the usual end of the sleep, and needs no clock.
+        words.look().state() != State::Issued && since.elapsed() >= settings.idle
     }
 
     fn sleep(&self) -> &impl Sleep {

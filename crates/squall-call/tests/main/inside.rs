@@ -1,8 +1,8 @@
 //! Calls whose server is a thread of this process.
 
-use crate::common::{Shop, adds, exported, kind, name, pair, shop, transport};
+use crate::common::{Shop, adds, exported, kind, name, pair, shop, transport, until};
 use squall_call::{Export, ExportError, ExportOptions, ImportError, export, export_on, import, import_from};
-use squall_core::{CallErrorKind, Transport};
+use squall_core::{CallError, CallErrorKind, Transport};
 use squall_macros::interface;
 use std::sync::{Arc, Mutex};
 
@@ -88,14 +88,15 @@ fn rights_change_while_calls_come() {
 #[test]
 fn a_server_knows_its_caller_and_keeps_state_for_it() {
     let (object, export, imported) = exported(&ExportOptions::new());
-    assert_eq!(imported.who(), (std::process::id(), 1));
-    assert_eq!(imported.who(), (std::process::id(), 2));
+    // A socket pair has no peer that the kernel knows.
+    assert_eq!(imported.who(), (0, 1));
+    assert_eq!(imported.who(), (0, 2));
     assert!(squall_call::caller().is_none());
     let (here, there) = pair();
     let _other_export: Export = export_on(object.handle(), here).unwrap();
     let other = import_from::<dyn Shop>(there).unwrap();
     assert_eq!(other.who().1, 1, "another connection has its own state");
-    assert_eq!(export.clients()[0].uid(), rustix::process::geteuid().as_raw());
+    assert_eq!((export.clients()[0].uid(), export.clients()[0].pid()), (None, None));
 }
 
 /// An object that calls another one while it is called.
@@ -135,6 +136,98 @@ fn calls_nest_between_two_objects() {
     assert_eq!(far_first.ping(20), 20);
     *one.0.lock().unwrap() = None;
     *two.0.lock().unwrap() = None;
+}
+
+#[test]
+fn calls_out_of_calls_have_workers_of_their_own() {
+    let object = shop();
+    let (here, there) = pair();
+    let (one, two) = (Arc::new(Back(Mutex::new(None))), Back(Mutex::new(None)));
+    drop((object, two));
+    struct Via(Arc<Back>);
+    impl Ping for Via {
+        fn ping(&self, depth: u32) -> u32 {
+            self.0.ping(depth)
+        }
+    }
+    let first = squall_core::shared::<dyn Ping, _>(Via(one.clone()));
+    let _export = ExportOptions::new().calls_per_client(1).export_on(first.handle(), here).unwrap();
+    let far = Arc::new(import_from::<dyn Ping>(there).unwrap());
+    *one.0.lock().unwrap() = Some(far.clone());
+    assert_eq!(far.ping(3), 3);
+    *one.0.lock().unwrap() = None;
+}
+
+#[test]
+fn an_error_of_a_third_process_is_not_one_of_the_second() {
+    let (third, third_export, second) = exported(&ExportOptions::new());
+    struct Via(squall_core::Owned<dyn Shop>);
+    #[squall_macros::interface(crate = crate::facade, remote)]
+    trait Forward: Send + Sync {
+        fn forward(&self) -> Result<u64, CallError>;
+    }
+    impl Forward for Via {
+        fn forward(&self) -> Result<u64, CallError> {
+            self.0.try_add(1)
+        }
+    }
+    let object = squall_core::shared::<dyn Forward, _>(Via(second));
+    let (here, there) = pair();
+    let _export = export_on(object.handle(), here).unwrap();
+    let imported = import_from::<dyn Forward>(there).unwrap();
+    assert_eq!(imported.forward().unwrap(), 1);
+    third_export.deny("add").unwrap();
+    assert_eq!(kind(imported.forward()), transport(Transport::Nested), "the method has run in part");
+    drop(third);
+    drop(third_export);
+    assert_eq!(kind(imported.forward()), transport(Transport::Nested));
+}
+
+#[test]
+fn a_value_that_panics_when_dropped_harms_nobody() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("asked for");
+        }
+    }
+    #[squall_macros::interface(crate = crate::facade, remote)]
+    trait Arm: Send + Sync {
+        fn arm(&self);
+    }
+    struct Armed;
+    impl Arm for Armed {
+        fn arm(&self) {
+            squall_call::caller().unwrap().value(|| Bomb);
+        }
+    }
+    let object = squall_core::shared::<dyn Arm, _>(Armed);
+    for end in [true, false] {
+        let (here, there) = pair();
+        let export = export_on(object.handle(), here).unwrap();
+        let imported = import_from::<dyn Arm>(there).unwrap();
+        imported.arm();
+        if end {
+            drop(export);
+        } else {
+            drop(imported);
+        }
+    }
+    let (_object, _export, imported) = exported(&ExportOptions::new());
+    adds(imported.handle(), 1, 1);
+}
+
+#[test]
+fn a_call_that_hangs_is_ended_by_its_own_process() {
+    let (object, _export, imported) = exported(&ExportOptions::new());
+    std::thread::scope(|scope| {
+        let hangs = scope.spawn(|| imported.try_wait());
+        until(|| object.waiting() == 1);
+        assert!(squall_call::disconnect(imported.handle()));
+        assert_eq!(kind(hangs.join().unwrap()), transport(Transport::PeerGone));
+        object.open();
+    });
+    assert!(!squall_call::disconnect(object.handle()));
 }
 
 #[test]

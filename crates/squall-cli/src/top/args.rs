@@ -78,6 +78,15 @@ pub(super) struct CommandArgs {
     /// Swap an object to an implementation that the program registered.
     #[arg(long, num_args = 2, value_names = ["ID", "IMPLEMENTATION"])]
     pub(super) swap: Option<Vec<String>>,
+    /// Deny other processes a method of an exported object. Calls that run go on.
+    #[arg(long, num_args = 2, value_names = ["ID", "METHOD"])]
+    pub(super) deny: Option<Vec<String>>,
+    /// Allow other processes a method of an exported object again.
+    #[arg(long, num_args = 2, value_names = ["ID", "METHOD"])]
+    pub(super) allow: Option<Vec<String>>,
+    /// End a connection of another process to an exported object. --detail lists them with their numbers.
+    #[arg(long, num_args = 2, value_names = ["ID", "CALLER"])]
+    pub(super) disconnect: Option<Vec<String>>,
 }
 
 /// The sort key.

@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use squall::browse::Client;
 use squall::browse::protocol::{
-    ActionView, AttributeView, DecisionView, Detail, MediatorView, MemoryView, RelatedView, SwapView,
+    ActionView, AttributeView, CallerView, DecisionView, Detail, ExportView, ImportView, MediatorView,
+    MemoryView, RelatedView, SwapView,
 };
 
 use super::args::CommandArgs;
@@ -25,11 +26,14 @@ pub(super) enum Command {
     Unset { id: String, name: String },
     Freeze { id: String, frozen: bool },
     Swap { id: String, implementation: String },
+    Right { id: String, method: String, is_allowed: bool },
+    Disconnect { id: String, caller: u64 },
 }
 
 /// Returns the command that the options ask for, if any. Clap admits at most one.
 pub(super) fn parse(args: &CommandArgs) -> Result<Option<Command>, Failure> {
-    let CommandArgs { detail, history, memory, set, unset, freeze, thaw, swap } = args;
+    let CommandArgs { detail, history, memory, set, unset, freeze, thaw, swap, deny, allow, disconnect } =
+        args;
     let wrong = || Failure::new("this option has the wrong number of values; see --help");
     if let Some(id) = detail {
         return Ok(Some(Command::Detail(id.clone())));
@@ -51,6 +55,18 @@ pub(super) fn parse(args: &CommandArgs) -> Result<Option<Command>, Failure> {
     if let Some(values) = swap {
         let [id, implementation] = values.as_slice() else { return Err(wrong()) };
         return Ok(Some(Command::Swap { id: id.clone(), implementation: implementation.clone() }));
+    }
+    let right = deny.as_ref().map(|values| (values, false)).or(allow.as_ref().map(|values| (values, true)));
+    if let Some((values, is_allowed)) = right {
+        let [id, method] = values.as_slice() else { return Err(wrong()) };
+        return Ok(Some(Command::Right { id: id.clone(), method: method.clone(), is_allowed }));
+    }
+    if let Some(values) = disconnect {
+        let [id, caller] = values.as_slice() else { return Err(wrong()) };
+        let caller = caller.parse().map_err(|_| {
+            Failure::new(format!("{caller:?} is not the number of a caller; --detail {id} lists them"))
+        })?;
+        return Ok(Some(Command::Disconnect { id: id.clone(), caller }));
     }
     let freeze = freeze.as_ref().map(|id| (id, true)).or(thaw.as_ref().map(|id| (id, false)));
     Ok(freeze.map(|(id, frozen)| Command::Freeze { id: id.clone(), frozen }))
@@ -107,7 +123,24 @@ pub(super) fn run(
             let swap = client.swap(id, implementation)?;
             if as_json { json(&swap) } else { line(swap_line(&swap)) }
         }
+        Command::Right { id, method, is_allowed } => {
+            client.set_right(id, method, *is_allowed)?;
+            exports(client, id, as_json)
+        }
+        Command::Disconnect { id, caller } => {
+            client.disconnect(id, *caller)?;
+            exports(client, id, as_json)
+        }
     }
+}
+
+/// Prints the exports of an object.
+fn exports(client: &mut Client, id: &str, as_json: bool) -> Result<(), Failure> {
+    let exports = client.object(id)?.exports;
+    if as_json {
+        return exports.iter().try_for_each(json);
+    }
+    lines(exports.iter().flat_map(export_lines).map(|line| text::clean(&line)).collect())
 }
 
 /// Prints an attribute of an object.
@@ -220,6 +253,44 @@ fn mediator_line(mediator: &MediatorView) -> String {
     format!("mediator in phase {phase} before {target}{replacement}{method}")
 }
 
+/// Formats an export and its callers.
+fn export_lines(export: &ExportView) -> Vec<String> {
+    let ExportView { denied, callers, callers_count, .. } = export;
+    let caller = |caller: &CallerView| {
+        let CallerView { number, pid, uid, calls, .. } = caller;
+        // The methods that all callers are denied stand above.
+        let own: Vec<_> = caller.denied.iter().filter(|method| !denied.contains(method)).collect();
+        let own = if own.is_empty() { String::new() } else { format!("; denied: {}", join(own)) };
+        format!("  caller {number}: {}; {calls} calls{own}", process(*pid, *uid))
+    };
+    let denied = if denied.is_empty() { String::new() } else { format!("; denied: {}", join(denied)) };
+    let name = text::escaped(&export.name);
+    let mut lines = vec![format!("exported as \"{name}\"; callers: {callers_count}{denied}")];
+    lines.extend(callers.iter().map(caller));
+    lines
+}
+
+fn join<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
+    names.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// Formats the other end of an imported object.
+fn import_line(import: &ImportView) -> String {
+    let ImportView { name, pid, uid, is_connected, calls, .. } = import;
+    let state = if *is_connected { "" } else { "; it is gone, import the object again" };
+    format!("imported as \"{}\" from {}; {calls} calls{state}", text::escaped(name), process(*pid, *uid))
+}
+
+/// Formats a process as the kernel names it.
+fn process(pid: Option<u32>, uid: Option<u32>) -> String {
+    match (pid, uid) {
+        (Some(pid), Some(uid)) => format!("process {pid}, user {uid}"),
+        (Some(pid), None) => format!("process {pid}"),
+        (None, Some(uid)) => format!("a process of another namespace, user {uid}"),
+        (None, None) => "the other end of a socket pair".to_owned(),
+    }
+}
+
 /// Formats a linked object.
 fn related(object: &RelatedView) -> String {
     format!("{}#{}{} ({})", object.interface, object.id, named(object.name.as_deref()), object.class)
@@ -247,6 +318,8 @@ pub(super) fn detail_lines(detail: &Detail, history: &[DecisionView], readings: 
         ),
     ];
     lines.extend(row.mediator.iter().map(mediator_line));
+    lines.extend(detail.exports.iter().flat_map(export_lines));
+    lines.extend(detail.import.iter().map(import_line));
     lines.extend(detail.whole.iter().map(|whole| format!("part of {}", related(whole))));
     if !detail.parts.is_empty() {
         lines.push(format!("parts: {}", detail.parts_count));

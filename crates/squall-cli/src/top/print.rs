@@ -55,7 +55,7 @@ pub(super) fn cells(row: &Row) -> [String; COLUMNS.len()] {
         object.name.as_deref().map_or("-".to_owned(), text::escaped),
         object.id.clone(),
         class(object),
-        object.state.clone(),
+        state(object),
         object.reps.to_string(),
         object.vps.to_string(),
         text::bytes(object.bytes),
@@ -65,6 +65,16 @@ pub(super) fn cells(row: &Row) -> [String; COLUMNS.len()] {
         object.swaps.to_string(),
         frozen.to_owned(),
     ]
+}
+
+/// Formats the state of an object, with its place if it is called between processes.
+fn state(object: &ObjectView) -> String {
+    let place = match (&object.imported_as, object.exported_as.is_empty()) {
+        (Some(_), _) => ", imported",
+        (None, false) => ", exported",
+        (None, true) => "",
+    };
+    format!("{}{place}", object.state)
 }
 
 /// Formats the class of an object: family and form if it adapts, else interface and class.

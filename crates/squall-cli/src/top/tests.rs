@@ -8,6 +8,7 @@ use squall::browse::protocol::{DecisionView, Detail, ObjectView};
 use super::args::Key;
 use super::command::detail_lines;
 use super::draw::draw;
+use super::print::cells;
 use super::state::{Action, Press, Prompt, State};
 use super::watch::{Look, Row, object};
 
@@ -56,6 +57,35 @@ fn the_links_and_the_mediator_of_an_object_are_shown() {
     ] {
         assert!(lines.iter().any(|line| line == expected), "{expected:?} is not in {lines:?}");
     }
+}
+
+#[test]
+fn the_callers_and_the_server_of_an_object_are_shown() {
+    let (mut detail, _) = detail("7.1");
+    let plain = detail_lines(&detail, &[], false);
+    assert!(!plain.iter().any(|line| line.contains("exported") || line.contains("imported")), "{plain:?}");
+    let export = serde_json::json!({ "name": "a\u{1b}[2Jb", "denied": ["clear"], "callers_count": 3, "callers": [
+        { "number": 3, "pid": 4711, "uid": 1000, "calls": 12, "denied": ["clear"] },
+        { "number": 4, "pid": null, "uid": 0, "calls": 0, "denied": ["clear", "add"] },
+        { "number": 5, "pid": null, "uid": null, "calls": 1, "denied": [] } ] });
+    detail.exports = vec![serde_json::from_value(export).expect("an export")];
+    let import =
+        serde_json::json!({ "name": "counts", "pid": 7, "uid": 1000, "is_connected": false, "calls": 5 });
+    detail.import = Some(serde_json::from_value(import).expect("an import"));
+    let lines = detail_lines(&detail, &[], false);
+    for expected in [
+        "exported as \"a\\u{1b}[2Jb\"; callers: 3; denied: clear",
+        "  caller 3: process 4711, user 1000; 12 calls",
+        "  caller 4: a process of another namespace, user 0; 0 calls; denied: add",
+        "  caller 5: the other end of a socket pair; 1 calls",
+        "imported as \"counts\" from process 7, user 1000; 5 calls; it is gone, import the object again",
+    ] {
+        assert!(lines.iter().any(|line| line == expected), "{expected:?} is not in {lines:?}");
+    }
+    let mut object = ObjectView::default();
+    object.state = "live".into();
+    object.exported_as = vec!["counts".into()];
+    assert_eq!(cells(&row(object))[3], "live, exported");
 }
 
 fn detail(id: &str) -> (Detail, Vec<DecisionView>) {

@@ -49,6 +49,8 @@ fn list_names_the_cases_one_on_a_line() {
         "object-pool",
         "id-pool",
         "page-pool",
+        "call-process",
+        "call-counter",
     ] {
         assert!(names.contains(&case), "{case} is not in {names:?}");
     }
@@ -326,7 +328,9 @@ fn stress_list_names_the_stresses_one_on_a_line() {
             "maps",
             "dhash",
             "fork",
-            "bags"
+            "bags",
+            "calls",
+            "ship"
         ]
     );
 }

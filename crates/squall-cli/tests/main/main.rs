@@ -4,6 +4,7 @@
 use squall as _;
 
 mod browse;
+mod call_process;
 mod common;
 mod contract;
 mod demo;

@@ -424,6 +424,55 @@ stress! { bags {
     unknown: "say-empty"
 } }
 
+stress! { ship {
+    threads: "5",
+    done: [
+        "rounds",
+        "calls sent",
+        "full inboxes",
+        "panics",
+        "calls given up",
+        "calls served on request",
+        "calls to all clusters",
+        "events",
+    ],
+    never: [],
+    modes: {
+        it_passes: [], [];
+        it_passes_with_few_threads: ["--threads", "2"], [];
+        it_passes_without_restartable_sequences: [], [("SQUALL_RSEQ", "off")];
+    }
+    breaks: {
+        a_call_that_runs_twice_is_caught: "run-twice", 5, "ran twice";
+        a_call_that_is_lost_is_caught: "lose-call", 20, "were never dropped";
+        a_result_that_changes_is_caught: "wrong-result", 5, "ended with Ok";
+        events_out_of_order_are_caught: "swap-events", 5, "was handled after a later one";
+    }
+    unknown: "lose-call"
+} }
+
+stress! { calls {
+    threads: "5",
+    done: ["clients", "servers", "killed", "hostile", "calls counted", "rights revoked"],
+    never: [],
+    modes: {
+        it_passes: [], [];
+        it_passes_with_two_threads: ["--threads", "2"], [];
+        it_passes_on_64_virtual_processors: [], [("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:8,threads:2")];
+        it_passes_without_restartable_sequences: [], [("SQUALL_RSEQ", "off")];
+        it_passes_without_membarrier: [], [("SQUALL_MEMBARRIER", "off")];
+    }
+    breaks: {
+        a_call_that_returns_but_does_not_run_is_caught: "lose-call", 20, "`enter` returned";
+        a_call_that_runs_twice_is_caught: "run-twice", 20, "`enter` returned";
+        a_result_of_other_arguments_is_caught: "wrong-echo", 20, "belongs to other arguments";
+        a_revoked_right_that_holds_is_caught: "ignore-rights", 5, "without the right to it";
+        a_descriptor_that_remains_is_caught: "leak-descriptor", 3, "remain after the run";
+        a_mapping_that_remains_is_caught: "leak-import", 3, "remain after the run";
+    }
+    unknown: "wrong-echo"
+} }
+
 /// A single caller is rarely blocked, so this test only checks that the run passes.
 #[test]
 fn swap_passes_with_one_calling_thread() {

@@ -238,6 +238,60 @@ fn an_adaptive_object_is_frozen_configured_and_swapped_by_hand() {
     assert_eq!(object.handle().total(), 5);
 }
 
+#[squall::interface(remote)]
+trait Shelf: Send + Sync {
+    fn put(&self, n: u64);
+    fn sum(&self) -> u64;
+}
+
+#[derive(Default)]
+struct Numbers(Mutex<Vec<u64>>);
+
+impl Shelf for Numbers {
+    fn put(&self, n: u64) {
+        self.0.lock().expect("no panic").push(n);
+    }
+
+    fn sum(&self) -> u64 {
+        self.0.lock().expect("no panic").iter().sum()
+    }
+}
+
+#[test]
+fn callers_of_an_exported_object_are_shown_limited_and_disconnected() {
+    program();
+    let object = squall::shared::<dyn Shelf, _>(Numbers::default());
+    let id = Handle::id(object.handle()).to_string();
+    let (here, there) = squall::call::socket_pair().expect("a pair of sockets");
+    let export = squall::call::export_on(object.handle(), here).expect("an export");
+    let imported = squall::call::import_from::<dyn Shelf>(there).expect("an import");
+    imported.put(3);
+    let caller = export.clients()[0].number().to_string();
+    let detail = stdout(&top(&["--detail", &id]));
+    let shown = format!("caller {caller}: the other end of a socket pair; ");
+    assert!(detail.contains("callers: 1\n") && detail.contains(&shown), "{detail}");
+    let denied = rows(&top(&["--deny", &id, "put", "--json"]));
+    assert_eq!(denied[0]["denied"], serde_json::json!(["put"]), "{denied:?}");
+    assert!(imported.try_put(1).is_err());
+    let allowed = stdout(&top(&["--allow", &id, "put"]));
+    assert!(allowed.contains(&shown) && !allowed.contains("denied"), "{allowed}");
+    imported.put(4);
+    assert_eq!(imported.sum(), 7);
+    for (arguments, part) in [
+        (["--deny", &id, "take"], "take"),
+        (["--disconnect", &id, "first"], "first"),
+        (["--allow", &self::id(), "add"], "not exported"),
+    ] {
+        let output = top(&arguments);
+        assert!(!output.status.success() && stderr(&output).contains(part), "{}", stderr(&output));
+    }
+    let gone = stdout(&top(&["--disconnect", &id, &caller]));
+    assert!(gone.contains("callers: 0\n"), "{gone}");
+    assert!(imported.try_put(1).is_err());
+    let far = stdout(&top(&["--detail", &Handle::id(imported.handle()).to_string()]));
+    assert!(far.contains("imported as \"(a socket)\" from the other end of a socket pair"), "{far}");
+}
+
 #[test]
 fn an_error_names_the_object_and_the_reason() {
     let fails = |args: &[&str], parts: &[&str]| {

@@ -76,8 +76,12 @@ pub enum Transport {
     Malformed,
     /// The method panicked in the process of the object.
     Panicked,
-    /// The wait of the call was interrupted. The method may have run, or may still run.
-    Interrupted,
+    /// The process of the object did not begin the call before its deadline. The method did not run, and
+    /// never will.
+    Busy,
+    /// The method, or the object itself, called an object of a third process, and that call failed. The
+    /// method may have run in part.
+    Nested,
     /// One of the two processes does not support the call. The method did not run.
     Unsupported,
 }
@@ -86,13 +90,13 @@ impl Transport {
     /// Returns whether the method may have run, in full or in part. If not, the call can be repeated safely.
     pub const fn may_have_run(self) -> bool {
         match self {
-            Transport::Denied | Transport::NoSuchObject | Transport::Unsupported => false,
+            Transport::Busy | Transport::Denied | Transport::NoSuchObject | Transport::Unsupported => false,
             Transport::PeerGone
             | Transport::Deadline
             | Transport::TooLarge
             | Transport::Malformed
             | Transport::Panicked
-            | Transport::Interrupted => true,
+            | Transport::Nested => true,
         }
     }
 }
@@ -119,8 +123,11 @@ impl fmt::Display for Transport {
             Transport::Panicked => {
                 "the method panicked in the process of the object; the panic's message is in the output of that process"
             }
-            Transport::Interrupted => {
-                "the wait for the process of the object was interrupted; call again if the method may run twice"
+            Transport::Busy => {
+                "the process of the object did not begin the call before the deadline; call again, or allow more time"
+            }
+            Transport::Nested => {
+                "a call that the object made of another process failed; look for the cause there"
             }
             Transport::Unsupported => {
                 "one of the two processes does not support the call; run both on Linux, with the same methods"

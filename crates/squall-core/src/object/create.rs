@@ -55,6 +55,12 @@ impl Drop for Created {
     }
 }
 
+/// Returns the calling thread's VP as the place of a replacement.
+pub(crate) fn place_here() -> u16 {
+    // The tables refuse machines with more VPs (`Slot::home`).
+    u16::try_from(squall_machine::Vp::current().index() + 1).unwrap_or(0)
+}
+
 /// The new object of a swap, with its class. Without an object if there was no memory.
 pub(crate) type ToCome = (&'static Class, Option<NonNull<Object>>);
 

@@ -171,7 +171,7 @@ impl<R: Root> Multi<R> {
     fn build(root: R, size: ClusterSize, made_at: &'static Location<'static>) -> Option<NonNull<Object>> {
         let room = create::Room::try_new(Self::LAYOUT)?;
         let block = room.block.cast::<Multi<R>>();
-        let object = Object::replacement(Self::CLASS, made_at, clock::ticks());
+        let object = Object::replacement(Self::CLASS, made_at, clock::ticks(), create::place_here());
         // SAFETY: our own room, of this layout.
         unsafe { Self::write(block, object, root, size) };
         std::mem::forget(room);

@@ -149,7 +149,7 @@ where
         let layout = Block::<Prefix, I, T>::LAYOUT;
         let room = create::Room::try_new(layout)?;
         let block = room.block.cast::<Prefix>();
-        let object = Object::replacement(Self::CLASS, made_at, clock::ticks());
+        let object = Object::replacement(Self::CLASS, made_at, clock::ticks(), create::place_here());
         // SAFETY: our own block; the prefix is written before the parts that follow it.
         unsafe {
             block.write(Prefix { object, owner: Owner { object: block.cast() } });

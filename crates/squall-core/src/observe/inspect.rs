@@ -63,6 +63,8 @@ pub struct ObjectInfo {
     pub made_at: &'static Location<'static>,
     /// The VP from whose range the id was taken; `None` for well-known objects.
     pub home: Option<Vp>,
+    /// The VP on which the serving implementation was made: [`place_of`].
+    pub place: Option<Vp>,
     /// The VPs on which a call has ever missed.
     pub translations: VpSet,
     /// The object's representatives.
@@ -221,6 +223,48 @@ pub fn class_of(id: Id) -> Option<ClassInfo> {
         })
     };
     squall_rcu::try_pin(|_| look()).ok().flatten()
+}
+
+/// Returns the VP on which the serving implementation of a live object was made, and near which its root
+/// lies. At first this is the home of its id. After a swap it is the VP of the thread that made the
+/// [`Replacement`](crate::swap::Replacement); the home stays the same.
+///
+/// The result is `None` if the object is gone, or if it is a well-known one that was not swapped.
+///
+/// # Cost
+/// An operation. It reads the entry of the id in the global table, which its home keeps, and the object.
+/// Lock-free.
+///
+/// # Source
+/// Unrau et al. 1995, §4.1 (HU-07: the home of an id keeps a ghost with the place of the moved object).
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall::{Handle, info_of, ship};
+///
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
+/// let home = info_of(Handle::id(counter.handle())).unwrap().home;
+/// assert_eq!(ship::place_of(counter.handle()), home);
+/// ```
+pub fn place_of<I: ?Sized + Interface>(handle: Handle<I>) -> Option<Vp> {
+    let tables = existing().filter(|_| !squall_sys::fork::forked())?;
+    let id = Handle::id(handle);
+    let look = || {
+        let object = serving(tables, id.slot())?.object;
+        // SAFETY: valid within this operation (`object/I1`).
+        let object = unsafe { object.as_ref() };
+        let is_it = object.id.generation() == id.generation() && !object.gate.is_dead();
+        if is_it { place_in(tables, object) } else { None }
+    };
+    squall_rcu::try_pin(|_| look()).ok().flatten()
+}
+
+/// Returns the VP on which an object was made.
+fn place_in(tables: &Tables, object: &Object) -> Option<Vp> {
+    match object.place.checked_sub(1) {
+        Some(vp) => Some(Vp::new(vp.into())),
+        None => tables.home(object.id.slot()),
+    }
 }
 
 impl<I: ?Sized + Interface> Handle<I> {
@@ -540,6 +584,7 @@ fn describe(tables: &Tables, serving: Serving) -> ObjectInfo {
         kind: class.kind,
         made_at: object.made_at,
         home: tables.home(object.id.slot()),
+        place: place_in(tables, object),
         translations: object.translations(tables.vp_limit()),
         bytes: class.object_bytes as usize
             + outside * class.rep_bytes

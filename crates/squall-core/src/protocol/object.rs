@@ -19,7 +19,7 @@
 
 #[cfg(not(loom))]
 use squall_machine::{Vp, VpSet};
-use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, Ordering};
 use std::cell::Cell;
 #[cfg(not(loom))]
 use std::cell::RefCell;
@@ -77,7 +77,10 @@ pub(crate) struct Object {
     /// Links that keep the root: one for the object itself and one for each representative.
     links: AtomicU32,
     /// Nonzero once the representatives are being dropped.
-    pub(crate) closed: AtomicU32,
+    closed: AtomicU16,
+    /// The VP that made a replacement, plus one; 0 for an object made at the home of its id. Never written
+    /// after publication.
+    pub(crate) place: u16,
 }
 
 impl Object {
@@ -96,18 +99,21 @@ impl Object {
             translations: Translations::new(),
             held: AtomicU32::new(0),
             links: AtomicU32::new(1),
-            closed: AtomicU32::new(0),
+            closed: AtomicU16::new(0),
+            place: 0,
         }
     }
 
-    /// Creates the replacement of another object: it has no id yet, and a mediator stands in front of it.
+    /// Creates the replacement of another object, made on the VP `place` less one: it has no id yet, and a
+    /// mediator stands in front of it.
     #[cfg(any(not(loom), test))]
     pub(crate) fn replacement(
         class: &'static Class,
         made_at: &'static Location<'static>,
         made_ticks: u32,
+        place: u16,
     ) -> Object {
-        Object { gate: Gate::suspended(), ..Object::new(class, Id::new(0, 0), made_at, made_ticks) }
+        Object { gate: Gate::suspended(), place, ..Object::new(class, Id::new(0, 0), made_at, made_ticks) }
     }
 
     /// Calls `f` with each VP that may have entries of this object in its table.

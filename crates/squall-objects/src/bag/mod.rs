@@ -11,6 +11,10 @@
 //! distributed bag, a VP that mostly gets takes elements of the others, usually fifty at a time. An adaptive
 //! bag starts as [`shared`], becomes [`distributed`] while several VPs use it, and goes back afterwards.
 //!
+//! [`Attributes`] are the strategy of the distributed form and its constants. They can be set by name, with a
+//! dash for each underscore: in `squall top`, in a browser, or by
+//! [`control::set_attribute`](squall_adapt::control::set_attribute).
+//!
 //! All forms have one interface, [`Bag`], and are called through a `Handle<dyn Bag<T>>`. [`BagExt`] has the
 //! methods that put, get and wait. [`BoundedBag`] has a limit, at which puts fail or wait.
 //!
@@ -56,6 +60,7 @@ mod ext;
 mod forms;
 mod idle;
 mod policy;
+mod settings;
 
 use squall_adapt::{engine, family};
 use squall_core::swap::Replacement;
@@ -221,6 +226,7 @@ pub struct Sensors {
 /// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn shared<T: Send + 'static>() -> Owned<dyn Bag<T>> {
+    settings::have::<T>();
     Forms::<T, FIXED, false>::new(Vp::current()).create(ClusterSize::Machine)
 }
 
@@ -241,6 +247,7 @@ pub fn shared<T: Send + 'static>() -> Owned<dyn Bag<T>> {
 #[track_caller]
 pub fn distributed<T: Send + 'static>() -> Owned<dyn Bag<T>> {
     idle::start();
+    settings::have::<T>();
     Forms::<T, FIXED, true>::new(Vp::current()).create(ClusterSize::Cpu)
 }
 
@@ -268,6 +275,7 @@ pub fn adaptive<T: Send + 'static>() -> Owned<dyn Bag<T>> {
     family::register(policy::family::<T>());
     engine::start();
     idle::start();
+    settings::have::<T>();
     Forms::<T, ADAPTS, false>::new(Vp::current()).create(ClusterSize::Machine)
 }
 

@@ -11,9 +11,11 @@
 //! after a swap the first that called it. Ids that were never given out take no memory.
 //!
 //! Ids are given out in rounds. In a round no id is given out twice. A round ends when no other id is left to
-//! give out; then the ids that came back are next, on each VP in the order of their return. So a late message
-//! for an id seldom meets a new owner. It still can, if nearly all ids are in use, or if an id comes back on
-//! a VP that has few. A program that must exclude that adds a generation.
+//! give out; then the ids that came back are next, on each VP in the order of their return. Once
+//! 512 ids or more per VP came back, a round also ends if at most half that number is left. These are next,
+//! before those that came back. So a late message for an id seldom meets a new owner. It still can, if nearly
+//! all ids are in use, or if an id comes back on a VP that has few. A program that must exclude that adds a
+//! generation.
 //!
 //! An [`adaptive`] pool starts as [`shared`]. It becomes [`distributed`] while several VPs use it, and goes
 //! back afterwards.
@@ -145,8 +147,8 @@ pub trait IdPool: Send + Sync {
     /// Returns the number of the present round, from 0.
     fn round(&self) -> u64;
 
-    /// Returns the number of new ids that a VP reserves at once. By default it is the limit divided by four
-    /// times the number of VPs, from 1 to 16,384.
+    /// Returns the number of new ids that a VP reserves at once. By default it is the limit divided by the
+    /// number of VPs, from 1 to 16,384.
     fn batch(&self) -> u32;
 
     /// Sets the number of new ids that a VP reserves at once; 0 counts as 1. It may change at any time.

@@ -38,6 +38,8 @@
 //! # Limits
 //! - A pool never shrinks: objects leave it only when they are found too old or unfit. The shards lend the
 //!   object that came back last, so an object below others may stay idle and old for ever.
+//! - A pool may have fewer objects than VPs that use it. They then take the idle ones from each other for
+//!   ever, with cache misses. If each thread holds an object at the same time once, there are enough.
 //! - An object goes back as its user left it, even if the user panicked. Until it is lent again it is neither
 //!   checked nor reset, and keeps its memory and its contents.
 //! - An arbiter that panics when an object comes back loses it, and its room.

@@ -95,7 +95,7 @@ fn dp_12_all_callers_of_a_shared_bag_use_one_shard() {
     assert_eq!((on(0, || bag.local_len()), reps(bag.handle()), bag.counts().demand_transfers), (199, 1, 0));
 }
 
-/// Moves elements between threads while `disturb` runs, and checks that none is lost.
+/// Moves elements between threads while `disturb` runs, and checks that all are kept.
 fn keeps_all_elements(bag: &Owned<dyn Bag<Arc<u64>>>, disturb: impl FnOnce(&AtomicU64)) {
     const THREADS: u32 = 4;
     const ELEMENTS: u64 = 64;
@@ -288,5 +288,28 @@ fn messages_name_the_class_and_the_method_that_was_called() {
         ] {
             assert!(text.starts_with(&format!("{handle}.{method}() of \"buffers\", class ")), "{text}");
         }
+    }
+}
+
+#[test]
+fn attributes_are_set_by_name() {
+    let _alone = alone();
+    for bag in forms::<u64>() {
+        let (handle, id) = (bag.handle(), Handle::id(bag.handle()));
+        control::set_attribute(id, "strategy", "directory").unwrap();
+        control::set_attribute(id, "leave-after", "0").unwrap();
+        assert_eq!(handle.attributes(|it| (it.strategy(), it.leave_after())), (Strategy::Directory, 0));
+        handle.attributes(|it| it.set_bulk(7));
+        let shown = control::attributes(id).unwrap();
+        let value = |name: &str| shown.iter().find(|it| it.name == name).map(|it| it.value.as_str());
+        assert_eq!(
+            (value("strategy"), value("bulk"), value("hoard")),
+            (Some("directory"), Some("7"), Some("65536"))
+        );
+        let error = control::set_attribute(id, "strategy", "random").unwrap_err();
+        assert!(error.to_string().contains("background-pull"), "{error}");
+        // A swap keeps them.
+        swap(handle, bag::new_distributed()).unwrap();
+        assert!(control::attributes(id).unwrap().iter().any(|it| it.name == "bulk" && it.value == "7"));
     }
 }

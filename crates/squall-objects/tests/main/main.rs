@@ -38,3 +38,4 @@ mod pool;
 mod read_mostly;
 mod reasons;
 mod sequences_distributed;
+mod ship;

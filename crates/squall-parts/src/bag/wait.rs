@@ -22,6 +22,7 @@
 use super::shard::Shard;
 use super::{Bag, Client, sites};
 use crate::drops::drop_payload;
+use crate::unpark::{Unpark, park_for};
 use squall_machine::asym;
 use squall_sys::fork::forked;
 use squall_sys::padded::CachePadded;
@@ -33,7 +34,7 @@ use std::future::Future;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// The number of looks in vain after which a bag is no longer announced to have waiters.
@@ -629,32 +630,6 @@ impl<T, B: Deref<Target = Bag<T>>> fmt::Debug for Wait<T, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wait").field("is_queued", &self.queued.is_some()).finish_non_exhaustive()
     }
-}
-
-/// Wakes a blocked thread.
-struct Unpark(thread::Thread);
-
-impl Unpark {
-    fn waker() -> Waker {
-        Waker::from(StdArc::new(Unpark(thread::current())))
-    }
-}
-
-impl Wake for Unpark {
-    fn wake(self: StdArc<Self>) {
-        self.0.unpark();
-    }
-}
-
-#[cfg(not(loom))]
-fn park_for(limit: Duration) {
-    thread::park_timeout(limit);
-}
-
-/// A model has no time.
-#[cfg(loom)]
-fn park_for(_: Duration) {
-    thread::yield_now();
 }
 
 impl<T> Client<'_, T> {

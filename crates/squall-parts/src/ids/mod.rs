@@ -4,7 +4,8 @@
 //! once lets a late message reach the wrong owner. A list of free ids under one lock does not scale.
 //! Idea: each shard has ids to draw and, apart from them, ids that came back. A round ends when no id is
 //! left to draw. Then all returned ids become ids to draw. Ids that were never given out come from a common
-//! counter, in batches.
+//! counter, in batches. If there are many ids, a round ends before the last ones are drawn, so that shards
+//! which run dry at about the same time do not take each other's last ids.
 //!
 //! - I1. An id is in one shard, in the common rest of fresh ids, in use, or held by one call.
 //! - I2. A return goes to the returned ids of its shard, under the lock and marked with a round. That round
@@ -14,7 +15,8 @@
 //!   under the lock. A new round changes no shard: the next thread that locks one moves its ids. Until then
 //!   the word's older round says that its returned ids can be drawn.
 //! - I4. Fresh ids, transfers between shards and new rounds hold the search lock, until all ids concerned
-//!   have arrived. A new round begins only if one pass found no shard with ids to draw, and no fresh id.
+//!   have arrived. A new round begins only if no fresh id is left, and one pass found no shard with ids to
+//!   draw, or if many ids came back and at most half as many are left. These come first in the next round.
 //! - I5. `get` fails after two passes over the words, which hold the search lock. In the
 //!   first, no shard had an id of any kind. In the second, the sum of the words was the same.
 //!
@@ -25,8 +27,9 @@
 //! stores release and the looks acquire. So the second pass sees each return that happened before a removal
 //! that the first pass saw.
 //!
-//! A shard gives out its ids in the order in which they came back. So an id that comes back at the end of a
-//! round is among the last of its shard in the next one. Not promised: an order between shards.
+//! A shard gives out its ids in the order in which they came back, whenever a round ends. So an id that comes
+//! back at the end of a round is among the last of its shard in the next one. Not promised: an order between
+//! shards.
 //! Progress: `put`, and `get` from a shard with ids to draw, wait only for the holder of the shard's lock. A
 //! `get` that finds its shard dry waits for the search lock.
 //! Cost: the lock of the VP's own, and a store to the word if the shard becomes empty or non-empty.
@@ -52,6 +55,9 @@ use std::fmt;
 
 /// The largest batch of fresh ids by default.
 const BATCH_MAX: u32 = 1 << 14;
+
+/// Returned ids per shard from which on a round may end with ids left to draw.
+const MANY: usize = 512;
 
 /// The ids from 0 up to a limit, with a shard of free ids for each place: usually for each VP.
 ///
@@ -146,6 +152,16 @@ impl Ids {
     }
 }
 
+/// An estimate of where ids are.
+enum Estimate<'a> {
+    /// Many came back, and at most half as many are left to draw.
+    FewLeft,
+    /// The shard with the most ids to draw.
+    Most(&'a Shard),
+    /// No shard has ids to draw.
+    None,
+}
+
 /// Makes the lock of a place.
 fn lock_at(place: usize, inner: Inner) -> VpLock<Inner> {
     #[cfg(not(loom))]
@@ -161,7 +177,7 @@ impl Ids {
             round: AtomicU64::new(0),
             search: CachePadded::new(Mutex::new(0)),
             limit,
-            batch: AtomicU32::new((limit / (4 * places.max(1)) as u32).clamp(1, BATCH_MAX)),
+            batch: AtomicU32::new((limit / places.max(1) as u32).clamp(1, BATCH_MAX)),
             lent: OnceLock::new(),
         }
     }
@@ -172,7 +188,7 @@ impl Ids {
     }
 
     /// Returns the number of fresh ids that a dry shard takes at once. The default is the limit divided by
-    /// four times the number of places, from 1 to 16,384.
+    /// the number of places, from 1 to 16,384.
     pub fn batch(&self) -> u32 {
         // Relaxed: no order is promised.
         self.batch.load(Ordering::Relaxed)
@@ -359,6 +375,18 @@ impl Ids {
             }
             // Only the holder of the search lock changes it.
             let round = self.round();
+            match self.estimate(round) {
+                Estimate::FewLeft => {
+                    self.begin_round(round + 1);
+                    continue;
+                }
+                Estimate::Most(shard) => {
+                    if let Some(id) = self.transfer(shard, home) {
+                        return Some(id);
+                    }
+                }
+                Estimate::None => {}
+            }
             let (mut sum, mut has_back, mut has_draw) = (0_u64, false, false);
             for shard in self.shards() {
                 let mut word = shard.word();
@@ -380,8 +408,7 @@ impl Ids {
                 continue;
             }
             if has_back {
-                // Relaxed: each shard's lock orders its own change of roles (`ids/I2`, `ids/I3`).
-                self.round.store(round + 1, Ordering::Relaxed);
+                self.begin_round(round + 1);
                 continue;
             }
             let again = || self.shards().fold(0, |sum, shard| u64::wrapping_add(sum, shard.word().bits()));
@@ -391,6 +418,35 @@ impl Ids {
             tries += 1;
             recheck::wait(tries);
         }
+    }
+
+    /// Begins a round. The caller holds the search lock.
+    fn begin_round(&self, round: u64) {
+        // Relaxed: each shard's lock orders its own change of roles (`ids/I2`, `ids/I3`).
+        self.round.store(round, Ordering::Relaxed);
+    }
+
+    /// Estimates where ids are, from the counts of all shards.
+    fn estimate(&self, round: u64) -> Estimate<'_> {
+        if cfg!(any(loom, squall_model)) {
+            // Models have no counts.
+            return Estimate::None;
+        }
+        let (mut shards, mut draw, mut back) = (0, 0, 0);
+        let mut most: Option<(usize, &Shard)> = None;
+        for shard in self.shards() {
+            let counts = shard.counts(round);
+            shards += 1;
+            draw += counts.draw;
+            back += counts.back;
+            if counts.draw > most.map_or(0, |(most, _)| most) {
+                most = Some((counts.draw, shard));
+            }
+        }
+        if back >= MANY * shards && draw <= back / 2 {
+            return Estimate::FewLeft;
+        }
+        most.map_or(Estimate::None, |(_, shard)| Estimate::Most(shard))
     }
 
     /// Moves half of a shard's ids to `home`, and takes one of them. The caller holds the search lock.

@@ -11,16 +11,55 @@ use std::ops::Range;
 /// The free ids of one place.
 pub(super) struct Shard {
     inner: VpLock<Inner>,
-    /// State of the shard for threads without the lock. Written under the lock (`ids/I3`).
-    word: CachePadded<AtomicU64>,
+    /// State of the shard for threads without the lock. Written under the lock.
+    words: CachePadded<Words>,
+}
+
+struct Words {
+    /// See `ids/I3`.
+    state: AtomicU64,
+    /// The shard's [`Counts`] as a number: a hint.
+    counts: AtomicU64,
+}
+
+/// The round of a shard and its numbers of ids, each modulo or up to a limit. So they fit into one word.
+#[derive(Clone, Copy)]
+pub(super) struct Counts {
+    round: u8,
+    pub(super) draw: usize,
+    pub(super) back: usize,
+}
+
+impl Counts {
+    const BITS: u32 = 28;
+    const MOST: usize = (1 << Counts::BITS) - 1;
+
+    fn pack(self) -> u64 {
+        let number = |count: usize| count.min(Counts::MOST) as u64;
+        u64::from(self.round) << (2 * Counts::BITS) | number(self.draw) << Counts::BITS | number(self.back)
+    }
+
+    fn unpack(bits: u64) -> Counts {
+        let number = |bits: u64| bits as usize & Counts::MOST;
+        Counts {
+            round: (bits >> (2 * Counts::BITS)) as u8,
+            draw: number(bits >> Counts::BITS),
+            back: number(bits),
+        }
+    }
+
+    /// Returns the counts as they are in this round.
+    fn in_round(self, round: u64) -> Counts {
+        if self.round == round as u8 { self } else { Counts { draw: self.draw + self.back, back: 0, ..self } }
+    }
 }
 
 pub(super) struct Inner {
     /// The latest round that this shard knows.
     round: u64,
-    /// Ids that were never given out.
+    /// Ids that were never given out. They are drawn first.
     fresh: Range<u32>,
-    /// Ids for this round. The first one is next: the one that came back earliest.
+    /// Further ids for this round. The first one is next: the one that came back earliest.
     draw: VecDeque<u32>,
     /// Ids that came back in `round`, in that order.
     back: VecDeque<u32>,
@@ -61,9 +100,10 @@ impl Inner {
         Word(self.round << Word::ROUND | back | draw)
     }
 
+    /// Takes an id to draw: one that was never given out, or else the one that came back earliest.
     #[inline]
     fn pop(&mut self) -> Option<u32> {
-        self.draw.pop_front().or_else(|| self.fresh.next())
+        self.fresh.next().or_else(|| self.draw.pop_front())
     }
 }
 
@@ -71,7 +111,8 @@ impl Shard {
     pub(super) fn new(lock: impl FnOnce(Inner) -> VpLock<Inner>) -> Shard {
         let (draw, back, published) = (VecDeque::new(), VecDeque::new(), Word(0));
         let inner = Inner { round: 0, fresh: 0..0, draw, back, published };
-        Shard { inner: lock(inner), word: CachePadded::new(AtomicU64::new(0)) }
+        let words = Words { state: AtomicU64::new(0), counts: AtomicU64::new(0) };
+        Shard { inner: lock(inner), words: CachePadded::new(words) }
     }
 
     /// Locks the shard. If it has not seen `round` yet, its returned ids become ids to draw.
@@ -97,7 +138,7 @@ impl Shard {
         self.publish(inner);
     }
 
-    /// Publishes the state, if it changed.
+    /// Publishes the state, if it changed, and the counts.
     #[inline]
     fn publish(&self, inner: &mut Inner) {
         let word = inner.word();
@@ -105,14 +146,26 @@ impl Shard {
         if inner.published != word {
             inner.published = word;
             // Release: pairs with the Acquire of `word`.
-            self.word.store(word.0, Ordering::Release);
+            self.words.state.store(word.0, Ordering::Release);
         }
+        if !cfg!(any(loom, squall_model)) {
+            let draw = inner.draw.len() + inner.fresh.len();
+            let counts = Counts { round: inner.round as u8, draw, back: inner.back.len() };
+            // Relaxed: a hint.
+            self.words.counts.store(counts.pack(), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the numbers of ids in this round. They may be out of date.
+    pub(super) fn counts(&self, round: u64) -> Counts {
+        // Relaxed: a hint.
+        Counts::unpack(self.words.counts.load(Ordering::Relaxed)).in_round(round)
     }
 
     /// Returns the shard's word.
     pub(super) fn word(&self) -> Word {
         // Acquire: pairs with the Release of `publish` (`ids/I5`).
-        Word(self.word.load(sites::LOOK.order(Ordering::Acquire)))
+        Word(self.words.state.load(sites::LOOK.order(Ordering::Acquire)))
     }
 
     #[inline]
@@ -129,12 +182,11 @@ impl Shard {
         into.reserve(max.min(64));
         let mut inner = self.lock(round);
         let before = into.len();
-        let count = max.min(inner.draw.len());
-        into.extend(inner.draw.drain(..count));
-        let left = max - (into.len() - before);
         let first = inner.fresh.start;
-        inner.fresh.start += left.min(inner.fresh.len()) as u32;
+        inner.fresh.start += max.min(inner.fresh.len()) as u32;
         into.extend(first..inner.fresh.start);
+        let count = (max - (into.len() - before)).min(inner.draw.len());
+        into.extend(inner.draw.drain(..count));
         self.publish(&mut inner);
     }
 
@@ -145,7 +197,9 @@ impl Shard {
         let fresh = middle..inner.fresh.end;
         inner.fresh.end = middle;
         let half = inner.draw.len().div_ceil(2);
-        let draw = inner.draw.drain(..half).collect();
+        // In bulk, not one by one.
+        let rest = inner.draw.split_off(half);
+        let draw = mem::replace(&mut inner.draw, rest);
         self.publish(&mut inner);
         (fresh, draw)
     }

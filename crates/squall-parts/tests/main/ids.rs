@@ -24,6 +24,30 @@ fn dp_19_no_id_is_given_out_again_before_all_others_were() {
 }
 
 #[test]
+fn a_round_of_many_ids_ends_before_the_last_ones_are_drawn() {
+    const IDS: u32 = 4096;
+    let ids = Ids::with_places(IDS, 2);
+    assert_eq!(ids.batch(), IDS / 2);
+    let other = ids.get(1).unwrap();
+    ids.put(1, other);
+    let mut seen = vec![false; IDS as usize];
+    seen[other as usize] = true;
+    let mut drawn = 1;
+    let next = loop {
+        let id = ids.get(0).expect("one id is in use");
+        ids.put(0, id);
+        if ids.round() == 1 {
+            break id;
+        }
+        assert!(!std::mem::replace(&mut seen[id as usize], true), "{id} twice in a round");
+        drawn += 1;
+    };
+    assert!((IDS / 2..IDS * 3 / 4 + 2).contains(&drawn), "{drawn}");
+    assert!(seen[next as usize], "the place has no other ids");
+    assert!(!seen[ids.get(1).unwrap() as usize], "an id that was left over is next");
+}
+
+#[test]
 fn fresh_ids_are_taken_in_batches_and_in_order() {
     let ids = Ids::with_places(1000, 2);
     ids.set_batch(100);

@@ -85,6 +85,9 @@ pub(crate) mod attention {
     /// Always set in the child of a fork. The leave of an operation that was open at the fork clears `SLOW`,
     /// and its slow path sets it again (I4).
     pub(crate) const FORKED: u32 = 16;
+    /// The thread asked for a call at the end of each of its outermost operations.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) const HOOK: u32 = 32;
 }
 
 /// A thread's record. Aligned so that two records share neither a cache line nor a pair of lines fetched

@@ -56,8 +56,12 @@ fn errors_of_calls_of_other_processes_say_what_happened_and_the_remedy() {
             "the method panicked in the process of the object; the panic's message is in the output of that process",
         ),
         (
-            &Transport::Interrupted,
-            "the wait for the process of the object was interrupted; call again if the method may run twice",
+            &Transport::Busy,
+            "the process of the object did not begin the call before the deadline; call again, or allow more time",
+        ),
+        (
+            &Transport::Nested,
+            "a call that the object made of another process failed; look for the cause there",
         ),
         (
             &Transport::Unsupported,

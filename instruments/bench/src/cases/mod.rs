@@ -5,6 +5,8 @@ mod alloc;
 mod bag;
 pub(crate) mod browse;
 pub(crate) mod call;
+mod call_counter;
+pub(crate) mod call_process;
 pub(crate) mod cell;
 mod cluster_size;
 mod counter;
@@ -29,6 +31,7 @@ mod request_counter;
 pub(crate) mod rwlock;
 mod serve;
 mod shared_keys;
+mod ship;
 pub(crate) mod swap;
 mod taking;
 
@@ -36,6 +39,8 @@ use crate::case::Case;
 
 static CASES: &[&Case] = &[
     &call::CASE,
+    &call_process::CASE,
+    &call_counter::CASE,
     &counter::CASE,
     &miss::CASE,
     &lifecycle::CASE,
@@ -65,6 +70,7 @@ static CASES: &[&Case] = &[
     &cluster_size::CASE,
     &matmul::CASE,
     &shared_keys::CASE,
+    &ship::CASE,
     &serve::CASE,
     &alloc::CASE,
     &alloc::REMOTE,

@@ -1,12 +1,12 @@
 //! `object-pool`: a buffer of 1 KiB taken from a pool, used once, and given back.
 //!
-//! The pool has 16 buffers, and no thread waits.
+//! The pool has 16 buffers, or as many as there are threads. No thread waits.
 //!
 //! - `sync`: a thread takes and gives back, one buffer after the other.
 //! - `async`: a task does, 256 times per task. Each thread has a runtime of its own.
 //!
-//! `squall` is the adaptive `squall::objects::pool::ObjectPool`, with a maximum size of 16 in `async`. It
-//! makes buffers when it needs them.
+//! `squall` is the adaptive `squall::objects::pool::ObjectPool`, with that maximum size in `async`. It
+//! makes buffers when it needs them, and each thread begins with one.
 
 use squall::objects::pool::ObjectPool;
 

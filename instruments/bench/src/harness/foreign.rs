@@ -64,8 +64,9 @@ impl SliceWatch {
         SliceWatch { process_ns: process_cpu_ns() }
     }
 
-    pub(crate) fn disturbed(&self, threads: &[Lost]) -> bool {
-        slice_disturbed(threads, (process_cpu_ns() - self.process_ns) as f64)
+    /// `elsewhere_ns` is the processor time since the start of child processes that belong to the work.
+    pub(crate) fn disturbed(&self, threads: &[Lost], elsewhere_ns: u64) -> bool {
+        slice_disturbed(threads, (process_cpu_ns() - self.process_ns + elsewhere_ns) as f64)
     }
 }
 
@@ -94,12 +95,17 @@ impl RoundWatch<'_> {
     }
 
     pub(crate) fn disturbed(&self) -> bool {
+        self.disturbed_beside(0)
+    }
+
+    /// `elsewhere_ns` is as in [`SliceWatch::disturbed`].
+    pub(crate) fn disturbed_beside(&self, elsewhere_ns: u64) -> bool {
         let (Some(before), Some(after)) = (self.busy_ticks, busy_ticks(self.processors)) else {
             return false;
         };
         let count = self.processors.len() as f64;
         let busy = after.saturating_sub(before) as f64 * TICK_NS;
-        let ours = (process_cpu_ns() - self.process_ns) as f64;
+        let ours = (process_cpu_ns() - self.process_ns + elsewhere_ns) as f64;
         let wall = self.since.elapsed().as_nanos() as f64 * count;
         // Each processor's count may be wrong by one tick.
         busy - ours > ROUND_LOST * wall + TICK_NS * count

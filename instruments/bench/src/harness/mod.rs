@@ -187,7 +187,7 @@ fn measure<'env>(
         if round - if hopeful { spoiled } else { 0 } >= wanted {
             return disturbed;
         }
-        let watch = RoundWatch::begin(pool.place().used());
+        let (watch, elsewhere_before) = (RoundWatch::begin(pool.place().used()), elsewhere_ns(entrants));
         let mut foreign = false;
         for place in 0..count {
             let entrant = &mut entrants[(place + round) % count];
@@ -196,10 +196,15 @@ fn measure<'env>(
             foreign |= slice.disturbed;
             entrant.slices.push(slice);
         }
-        foreign |= watch.disturbed();
+        foreign |= watch.disturbed_beside(elsewhere_ns(entrants).saturating_sub(elsewhere_before));
         disturbed.push(foreign);
         progress(disturbed.len().min(wanted));
     }
+}
+
+/// Processor time so far of the child processes of all subjects, in nanoseconds.
+fn elsewhere_ns(entrants: &[Entrant<'_>]) -> u64 {
+    entrants.iter().map(|entrant| entrant.subject.busy_elsewhere_ns()).sum()
 }
 
 fn slice_with_retries<'env>(

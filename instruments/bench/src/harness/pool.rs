@@ -130,14 +130,15 @@ impl<'scope, 'env> Pool<'scope, 'env> {
     pub(super) fn slice(&self, subject: &'env dyn Subject, scale: Scale, ops: u64, warm: u64) -> Slice {
         let background = Arc::new(Background::new(self.place.reading));
         let readers = self.start_background(subject, &background);
-        let watch = SliceWatch::begin();
+        let (watch, elsewhere_ns) = (SliceWatch::begin(), subject.busy_elsewhere_ns());
         for job in &self.jobs {
             job.send(Job { subject, ops, warm }).expect("a measured thread has panicked");
         }
         let samples: Vec<Sample> =
             self.jobs.iter().map(|_| self.samples.recv().expect("a measured thread has panicked")).collect();
         let lost: Vec<Lost> = samples.iter().map(|s| s.lost).collect();
-        let disturbed = self.place.fits && watch.disturbed(&lost);
+        let elsewhere_ns = subject.busy_elsewhere_ns().saturating_sub(elsewhere_ns);
+        let disturbed = self.place.fits && watch.disturbed(&lost, elsewhere_ns);
         background.stop();
         for reader in readers {
             reader.join().expect("a background reader has panicked");

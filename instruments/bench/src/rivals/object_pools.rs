@@ -3,14 +3,14 @@
 use lockfree_object_pool::LinearObjectPool;
 
 use crate::case::Setting;
-use crate::work::object_pool::{AsyncBuffers, Buffer, Buffers, OBJECTS};
+use crate::work::object_pool::{AsyncBuffers, Buffer, Buffers, objects};
 
 /// `object-pool-crate`: the crate `object-pool`, a stack under a lock.
 pub(crate) struct ObjectPoolCrate(object_pool::Pool<Buffer>);
 
 impl Buffers for ObjectPoolCrate {
-    fn new(_: &Setting) -> Self {
-        ObjectPoolCrate(object_pool::Pool::new(OBJECTS, Buffer::new))
+    fn new(setting: &Setting) -> Self {
+        ObjectPoolCrate(object_pool::Pool::new(objects(setting), Buffer::new))
     }
 
     #[inline(always)]
@@ -46,8 +46,8 @@ impl opool::PoolAllocator<Buffer> for Maker {
 }
 
 impl Buffers for Opool {
-    fn new(_: &Setting) -> Self {
-        Opool(opool::Pool::new_prefilled(OBJECTS, Maker))
+    fn new(setting: &Setting) -> Self {
+        Opool(opool::Pool::new_prefilled(objects(setting), Maker))
     }
 
     #[inline(always)]
@@ -60,8 +60,8 @@ impl Buffers for Opool {
 pub(crate) struct LockedVec(parking_lot::Mutex<Vec<Buffer>>);
 
 impl Buffers for LockedVec {
-    fn new(_: &Setting) -> Self {
-        LockedVec(parking_lot::Mutex::new((0..OBJECTS).map(|_| Buffer::new()).collect()))
+    fn new(setting: &Setting) -> Self {
+        LockedVec(parking_lot::Mutex::new((0..objects(setting)).map(|_| Buffer::new()).collect()))
     }
 
     #[inline(always)]
@@ -78,8 +78,8 @@ impl Buffers for LockedVec {
 pub(crate) struct Deadpool(deadpool::unmanaged::Pool<Buffer>);
 
 impl AsyncBuffers for Deadpool {
-    fn new(_: &Setting) -> Self {
-        Deadpool((0..OBJECTS).map(|_| Buffer::new()).collect::<Vec<_>>().into())
+    fn new(setting: &Setting) -> Self {
+        Deadpool((0..objects(setting)).map(|_| Buffer::new()).collect::<Vec<_>>().into())
     }
 
     async fn touch_one(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! The subject of `object-pool`: an object taken from a pool, used once, and given back.
 
+use std::any::Any;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,8 +9,13 @@ use tokio::runtime::Builder;
 
 use crate::case::{Make, Missing, Setting, Subject, Worker};
 
-/// Objects in the pool.
-pub(crate) const OBJECTS: usize = 16;
+/// Objects in the pool, unless there are more threads.
+const OBJECTS: usize = 16;
+
+/// Returns the number of objects in the pool: at least one for each thread.
+pub(crate) fn objects(setting: &Setting) -> usize {
+    OBJECTS.max(setting.threads)
+}
 
 /// A pooled object: a buffer of 1 KiB, with a word that each user changes.
 pub(crate) struct Buffer(Box<[u64; 128]>);
@@ -28,20 +34,26 @@ impl Buffer {
     }
 }
 
-/// A pool of buffers. There are always more buffers than threads, so no thread waits.
+/// A pool of buffers. There are as many buffers as threads or more, so no thread waits.
 pub(crate) trait Buffers: Send + Sync {
-    /// Makes a pool for [`OBJECTS`] buffers.
+    /// Makes a pool for [`objects`] buffers.
     fn new(setting: &Setting) -> Self
     where
         Self: Sized;
 
     /// Takes a buffer, uses it once, and gives it back. Returns the result of [`Buffer::touch`].
     fn touch_one(&self) -> u64;
+
+    /// Takes a buffer, and gives it back when the result is dropped. For a pool that makes its buffers, so
+    /// that each thread has one.
+    fn hold(&self) -> Option<Box<dyn Any>> {
+        None
+    }
 }
 
 /// A pool for tasks, which may wait for a buffer.
 pub(crate) trait AsyncBuffers: Send + Sync {
-    /// Makes a pool for [`OBJECTS`] buffers.
+    /// Makes a pool for [`objects`] buffers.
     fn new(setting: &Setting) -> Self
     where
         Self: Sized;
@@ -59,6 +71,7 @@ const TASK: u64 = 256;
 
 struct Lending<P> {
     pool: CachePadded<P>,
+    objects: usize,
     /// The most uses of a buffer that a thread saw.
     most: CachePadded<AtomicU64>,
 }
@@ -69,9 +82,8 @@ pub(crate) const fn lending<P: Buffers + 'static>() -> Make {
         if setting.variant.name == ASYNC {
             return Err(Missing::no_part());
         }
-        suffices_for(setting.threads)?;
         let pool = CachePadded::new(P::new(setting));
-        Ok(Box::new(Lending::<P> { pool, most: CachePadded::default() }))
+        Ok(Box::new(Lending::<P> { pool, objects: objects(setting), most: CachePadded::default() }))
     }
     make::<P>
 }
@@ -82,9 +94,8 @@ pub(crate) const fn lending_async<P: AsyncBuffers + 'static>() -> Make {
         if setting.variant.name != ASYNC {
             return Err(Missing::no_part());
         }
-        suffices_for(setting.threads)?;
         let pool = CachePadded::new(P::new(setting));
-        Ok(Box::new(LendingAsync::<P> { pool, most: CachePadded::default() }))
+        Ok(Box::new(LendingAsync::<P> { pool, objects: objects(setting), most: CachePadded::default() }))
     }
     make::<P>
 }
@@ -99,17 +110,9 @@ pub(crate) const fn lending_both<S: Buffers + 'static, A: AsyncBuffers + 'static
     make::<S, A>
 }
 
-fn suffices_for(threads: usize) -> Result<(), Missing> {
-    if threads <= OBJECTS {
-        Ok(())
-    } else {
-        Err(Missing(format!("{OBJECTS} buffers are too few for {threads} threads")))
-    }
-}
-
 /// A buffer is not made anew for each use.
-fn check_uses(most: &AtomicU64, ops: u64) -> Result<(), String> {
-    let (least, most) = (ops / OBJECTS as u64 / 2, most.load(Ordering::Relaxed));
+fn check_uses(most: &AtomicU64, objects: usize, ops: u64) -> Result<(), String> {
+    let (least, most) = (ops / objects as u64 / 2, most.load(Ordering::Relaxed));
     if most >= least { Ok(()) } else { Err(format!("no buffer was used {least} times, but at most {most}")) }
 }
 
@@ -117,19 +120,22 @@ impl<P: Buffers> Subject for Lending<P> {
     fn worker(&self, _: usize) -> Worker<'_> {
         // Makes everything that the thread's first use makes.
         black_box(self.pool.touch_one());
-        Box::new(|ops| {
+        let mut held = self.pool.hold();
+        Box::new(move |ops| {
+            drop(held.take());
             let most = (0..ops).map(|_| black_box(&*self.pool).touch_one()).max();
             self.most.fetch_max(most.unwrap_or(0), Ordering::Relaxed);
         })
     }
 
     fn check(&self, ops: u64) -> Result<(), String> {
-        check_uses(&self.most, ops)
+        check_uses(&self.most, self.objects, ops)
     }
 }
 
 struct LendingAsync<P> {
     pool: CachePadded<P>,
+    objects: usize,
     most: CachePadded<AtomicU64>,
 }
 
@@ -154,6 +160,6 @@ impl<P: AsyncBuffers> Subject for LendingAsync<P> {
     }
 
     fn check(&self, ops: u64) -> Result<(), String> {
-        check_uses(&self.most, ops)
+        check_uses(&self.most, self.objects, ops)
     }
 }

@@ -1,12 +1,14 @@
 //! The registry: one file per experiment.
 
 mod dpool;
+mod ex_h1;
 mod ex_h4;
 mod ex_h6;
 mod ex_h7;
 mod ex_k1;
 mod ex_k13;
 mod ex_k14;
+mod ex_k1_process;
 mod ex_k7;
 mod ex_k9;
 mod ex_q1;
@@ -23,6 +25,7 @@ use crate::Experiment;
 /// All experiments, in the order of the report.
 pub const ALL: &[&Experiment] = &[
     &ex_k1::EX_K1,
+    &ex_k1_process::EX_K1_PROCESS,
     &ex_k7::EX_K7,
     &ex_k9::EX_K9,
     &ex_k13::EX_K13,
@@ -35,6 +38,7 @@ pub const ALL: &[&Experiment] = &[
     &ex_q1::EX_Q1,
     &ex_q2::EX_Q2,
     &ex_q7::EX_Q7,
+    &ex_h1::EX_H1,
     &ex_h4::EX_H4,
     &ex_h6::EX_H6,
     &ex_h7::EX_H7,

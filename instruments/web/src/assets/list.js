@@ -9,11 +9,13 @@ const COUNT_EVERY_MS = 500;
 
 const byNumber = (one, other) => one.slot - other.slot || one.generation - other.generation;
 
-/** States that need attention. */
+/** States that need attention, and how other processes take part. */
 function marks(row) {
   const all = row.state === "live" ? [] : [row.state];
   if (row.frozen) all.push("frozen");
   if (row.dry_run) all.push("dry run");
+  if (row.exported_as?.length > 0) all.push(`exported, callers: ${row.callers}`);
+  if (row.imported_as) all.push("imported");
   return all.join(", ");
 }
 
@@ -40,7 +42,7 @@ const COLUMNS = [
   { title: "swaps", about: "changes of the form until now", text: row => `${row.swaps}`, key: row => row.swaps, number: true },
   { title: "form", about: "present implementation of an adaptive object", text: row => shown(row.form ?? "-"),
     key: row => row.form ?? "\uffff" },
-  { title: "state", about: "frozen, dry run, or a change in progress", text: row => shown(row.marks),
+  { title: "state", about: "frozen, dry run, a change in progress, exported to other processes, or imported from one", text: row => shown(row.marks),
     key: row => row.marks === "" ? "\uffff" : row.marks },
   { title: "last decision", about: "latest decision of the policy, or the reason why the object stays as it is",
     text: row => shown(row.decision), key: row => row.decision === "" ? "\uffff" : row.decision },

@@ -20,6 +20,23 @@ function relations({ whole, linked, number }) {
   return whole || linked.length > 0 ? [element("h2", {}, "Part of and parts"), list] : [];
 }
 
+const process = ({ pid, uid }) => pid === null && uid === null ? "the other end of a socket pair"
+  : (pid === null ? "a process of another namespace" : `process ${pid}`) + (uid === null ? "" : `, user ${uid}`);
+
+const without = methods => methods.length === 0 ? "" : `; denied: ${methods.join(", ")}`;
+
+const fromOther = ({ name, calls, is_connected, ...server }) => `"${name}" from ${process(server)}; calls: ${count(calls)}`
+  + (is_connected ? "" : "; it is gone, and the program must import the object again");
+
+/** Draws the names by which other processes call the object, and the processes that do. */
+function exported(exports) {
+  const caller = ({ number, calls, denied, ...other }, all) => element("li", {}, shown(
+    `caller ${number}: ${process(other)}; calls: ${count(calls)}${without(denied.filter(method => !all.includes(method)))}`));
+  const line = ({ name, denied, callers, callers_count: number }) => element("li", {}, shown(`"${name}"; callers: ${number}${without(denied)}`),
+    element("ul", {}, ...callers.map(one => caller(one, denied))));
+  return exports.length === 0 ? [] : [element("h2", {}, "Exported to other processes"), element("ul", { id: "exports" }, ...exports.map(line))];
+}
+
 /** The attributes. A value that the user is entering stays. */
 class Attributes {
   constructor(set, unset) {
@@ -104,6 +121,7 @@ export class ObjectPage extends View {
       reps: new Table(["cluster", "made by VP", "held by calls"],
         rep => [`${rep.cluster ?? "-"}`, `${rep.vp ?? "-"}`, `${rep.holds}`]),
       relations: new Part(relations),
+      exported: new Part(exported),
       decisions: decisionTable(null),
       swaps: swapTable(null),
       actionLog: actionTable(null),
@@ -117,7 +135,7 @@ export class ObjectPage extends View {
     const list = element("details", {}, element("summary", {}, "as a list"), parts.reps.node);
     const section = (title, part) => [element("h2", {}, title), part.node];
     this.body = element("div", { hidden: true }, parts.actions.node, parts.curves.node,
-      this.repsHeading, parts.drawing.node, list, parts.relations.node,
+      this.repsHeading, parts.drawing.node, list, parts.relations.node, parts.exported.node,
       ...section("Decisions", parts.decisions), ...section("Swaps", parts.swaps),
       ...section("Changes by people", parts.actionLog), ...section("Attributes", parts.attributes));
     this.section.replaceChildren(this.heading, this.failure, parts.facts.node, this.body);
@@ -168,6 +186,7 @@ export class ObjectPage extends View {
       ...(detail.dry_run ? [["dry run", "its policy only records its decisions"]] : []),
       ...(detail.stays === null ? [] : [["stays", detail.stays]]),
       ...(detail.mediator ? [["mediator", inFront(detail.mediator)]] : []),
+      ...(detail.import ? [["imported", fromOther(detail.import)]] : []),
       ["memory", `${bytes(detail.bytes)}, ${bytes(detail.value_bytes)} of it in fields; blocks that they allocate, such as the entries of a map, are not counted`],
       ["misses", count(detail.misses)],
       ["made", `${span(detail.age_ms)} ago at ${detail.made_at}`],
@@ -182,6 +201,7 @@ export class ObjectPage extends View {
     parts.drawing.update({ reps, kind, rep_list, translations });
     parts.reps.update(rep_list);
     parts.relations.update({ whole: detail.whole, linked: detail.parts ?? [], number: detail.parts_count ?? 0 });
+    parts.exported.update(detail.exports ?? []);
     parts.decisions.update(history.toReversed());
     parts.swaps.update(swaps.toReversed());
     parts.actionLog.update(actions.toReversed());

@@ -504,6 +504,37 @@ fn relations_are_links() {
 }
 
 #[test]
+fn callers_and_servers_of_other_processes_are_shown() {
+    let program = program();
+    let page = Page::new(program.target(), true, None);
+    with_browser(async |browser: Client| {
+        open(&browser, &page, "").await?;
+        // Adds both ends to the answers about the object.
+        run(
+            &browser,
+            "const callers = [{ number: 3, pid: 4711, uid: 1000, calls: 12, denied: ['clear', 'add'] }]; \
+             const exports = [{ name: '<i>', denied: ['clear'], callers, callers_count: 1 }]; \
+             const more = { exports, import: { name: 'x', pid: null, uid: 0, calls: 5, is_connected: false } }; \
+             const send = window.fetch; window.fetch = async (path, options) => { \
+                 const answer = await send(path, options); if (!path.startsWith('object/')) return answer; \
+                 const data = await answer.json(); Object.assign(data.detail, more); \
+                 return new Response(JSON.stringify(data)); }; \
+             location.hash = '#10.1'",
+        )
+        .await?;
+        let exports = wait_for(&browser, "#exports", |text| !text.is_empty()).await?;
+        let caller = "caller 3: process 4711, user 1000; calls: 12; denied: add";
+        assert_eq!(exports, format!("\"<i>\"; callers: 1; denied: clear\n{caller}"));
+        let page = text(&browser, "#object").await?;
+        assert!(
+            page.contains("\"x\" from a process of another namespace, user 0; calls: 5; it is gone"),
+            "{page}"
+        );
+        Ok(())
+    });
+}
+
+#[test]
 fn an_older_program_gets_no_request_that_it_does_not_know() {
     let program = program();
     let hello = json!({ "protocol": 1, "version": "0.0.9", "pid": 1, "program": "old", "all_frozen": false });

@@ -158,7 +158,7 @@ impl ThingRef {
 
     /// Creates the replacement of the object with this name.
     pub(super) fn replacement(name: Name) -> ThingRef {
-        let mut object = Object::replacement(&CLASS, Location::caller(), 0);
+        let mut object = Object::replacement(&CLASS, Location::caller(), 0, 0);
         object.id = name.id;
         ThingRef::built(name.serial, 1, object)
     }

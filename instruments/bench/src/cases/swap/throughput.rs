@@ -94,7 +94,7 @@ impl Throughput {
         let (all, beside) = crew(threads, body, || turns.swap_beside(target));
         self.swaps_beside.add(beside?);
         let lost: Vec<Lost> = all.iter().map(|(_, lost)| *lost).collect();
-        let disturbed = fit(threads) && watch.disturbed(&lost);
+        let disturbed = fit(threads) && watch.disturbed(&lost, 0);
         let mut sum = Done::default();
         for (done, _) in all {
             let done = done?;

@@ -1,16 +1,20 @@
-//! One run of the fuzzer: bytes of a peer, read as a frame.
+//! One run of the fuzzer: bytes of a peer, read as a frame or as arguments.
 
+use std::collections::BTreeMap;
+
+use squall_call::__macro::{Full, Reader, Sink, Writer};
 use squall_call::frames::{FRAME_BYTES_MAX, Frame, Hello, VERSION, Wake, Welcome};
 use squall_call::layout::{BULK_BYTES, INLINE_BYTES, Slot, segment_bytes};
 
 /// Reads bytes as a frame. The first byte chooses the way: as they are, behind a valid head, or as the fields
-/// of a valid frame with one byte changed.
+/// of a valid frame with one byte changed. A fourth way reads them as the arguments of a call.
 pub(crate) fn any(bytes: &[u8]) {
     let [way, rest @ ..] = bytes else { return };
-    match way % 3 {
+    match way % 4 {
         0 => read(rest),
         1 => read(&[b"Sq".as_slice(), &[VERSION], rest].concat()),
-        _ => changed(rest),
+        2 => changed(rest),
+        _ => arguments(rest),
     }
 }
 
@@ -33,6 +37,49 @@ fn read(bytes: &[u8]) {
         }
         Frame::Wake(Wake { slot }) => in_every_segment(slot),
         Frame::Refusal(refusal) => assert!(!refusal.to_string().is_empty()),
+    }
+}
+
+/// Arguments of most kinds that a call can have.
+type Arguments = (
+    (u8, i16, u32, u64, i128, bool, char, f64),
+    Vec<(Option<String>, Vec<i64>)>,
+    BTreeMap<u16, Result<[u8; 3], Option<Option<char>>>>,
+    Vec<(Vec<()>, ((), [(); 2]))>,
+);
+
+/// A message without a limit.
+struct Message(Vec<u8>);
+
+impl Sink for Message {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+fn encoded(arguments: &Arguments) -> Vec<u8> {
+    let mut message = Message(Vec::new());
+    Writer::new(&mut message).put(arguments).expect("arguments that were read can be sent");
+    message.0
+}
+
+/// Reads bytes that must be arguments, or an error with a text.
+fn arguments(bytes: &[u8]) {
+    let mut reader = Reader::new(bytes);
+    match reader.get::<Arguments>() {
+        Ok(arguments) => {
+            let again = encoded(&arguments);
+            assert!(again.len() <= bytes.len(), "the shortest form is longer");
+            let read: Arguments = Reader::new(&again).get().expect("the same arguments");
+            // Compared as bytes, since no number is equal to a NaN.
+            assert_eq!(encoded(&read), again);
+        }
+        Err(malformed) => assert!(!malformed.to_string().is_empty()),
+    }
+    let mut reader = Reader::new(bytes);
+    if let Ok(read) = reader.get_bytes() {
+        assert!(read.len() < bytes.len());
     }
 }
 

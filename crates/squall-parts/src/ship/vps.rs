@@ -1,0 +1,154 @@
+//! The inboxes of all VPs, and the threads that serve them.
+//!
+//! - I1. A VP's inbox is made once, by the first thread that needs it, and stays for good.
+//! - I2. A queued call has a sender that holds its ticket and has not begun to wait, or its inbox was asked
+//!   for a server after the call was queued (`staff/I1`).
+//!
+//! Not promised: that a thread of a staff runs on its VP. It does not if the VP is offline or not permitted.
+//! Cost: an inbox is some 200 bytes for each slot, near its VP.
+
+use super::inbox::{Inbox, SLOTS_MAX, Slot, Slots};
+use super::staff::Staff;
+use squall_alloc::{Arena, Placement};
+use squall_machine::{Vp, machine};
+use squall_sys::padded::CachePadded;
+use squall_sys::sync::atomic::{AtomicU32, Ordering};
+use squall_sys::sync::{OnceLock, thread};
+use std::alloc::Layout;
+use std::cell::Cell;
+
+/// The slots of inboxes that are made from now on.
+static SLOTS: AtomicU32 = AtomicU32::new(SLOTS_MAX as u32);
+static INBOXES: OnceLock<Box<[OnceLock<Box<VpInbox>>]>> = OnceLock::new();
+
+thread_local! {
+    /// The inbox that the thread was started to serve.
+    static STAFF_OF: Cell<Option<&'static VpInbox>> = const { Cell::new(None) };
+}
+
+/// Returns the number of slots of an inbox that is made now: [`set_slots`].
+pub fn slots() -> usize {
+    // Relaxed, here and below: the number guards no other data.
+    SLOTS.load(Ordering::Relaxed) as usize
+}
+
+/// Sets the number of slots of each VP's inbox, from 1 to 64. By default there are 64. The inbox of a VP is
+/// made for the first call to it, and keeps its slots.
+///
+/// # Panics
+/// If `count` is 0 or above 64.
+///
+/// # Example
+/// ```
+/// use squall::ship;
+///
+/// ship::set_slots(16);
+/// assert_eq!(ship::slots(), 16);
+/// ```
+pub fn set_slots(count: usize) {
+    assert!((1..=SLOTS_MAX).contains(&count), "an inbox has 1 to {SLOTS_MAX} slots, not {count}");
+    SLOTS.store(count as u32, Ordering::Relaxed);
+}
+
+/// The inbox of a VP with its staff.
+pub(super) struct VpInbox {
+    pub(super) vp: Vp,
+    pub(super) inbox: Inbox,
+    pub(super) staff: Staff,
+    /// Threads of the program that serve the inbox when they leave an operation here. A hint.
+    serving: CachePadded<AtomicU32>,
+}
+
+/// Returns the inbox of a VP of the machine, and makes it first if it is absent.
+///
+/// # Panics
+/// If the machine has no VP `vp`.
+pub(super) fn inbox_of(vp: Vp) -> &'static VpInbox {
+    let all = INBOXES.get_or_init(|| (0..machine().vp_limit()).map(|_| OnceLock::new()).collect());
+    assert!(machine().vps().contains(vp), "this machine has no {vp}");
+    all[vp.index()].get_or_init(|| Box::new(VpInbox::new(vp)))
+}
+
+/// Returns the inbox of a VP, if a thread has needed it before.
+#[inline]
+pub(super) fn existing(vp: Vp) -> Option<&'static VpInbox> {
+    INBOXES.get()?.get(vp.index())?.get().map(|inbox| &**inbox)
+}
+
+/// Makes slots in memory near the VP.
+fn slots_near(vp: Vp, count: usize) -> Slots {
+    let owned = || Slots::Owned((0..count).map(|_| Slot::new()).collect());
+    // Tools watch the memory of the program's allocator.
+    if cfg!(any(miri, squall_asan, squall_tsan)) {
+        return owned();
+    }
+    let Ok(layout) = Layout::array::<Slot>(count) else { return owned() };
+    let Ok(block) = Arena::new(Placement::Near(vp.index() as u32)).allocate(layout) else { return owned() };
+    let first = block.cast::<Slot>();
+    // SAFETY: a block of our own, for `count` slots, which are written before they are used. It is never
+    // freed.
+    Slots::Near(unsafe {
+        (0..count).for_each(|at| first.add(at).write(Slot::new()));
+        std::slice::from_raw_parts(first.as_ptr(), count)
+    })
+}
+
+impl VpInbox {
+    fn new(vp: Vp) -> VpInbox {
+        VpInbox {
+            vp,
+            inbox: Inbox::new(slots_near(vp, slots())),
+            staff: Staff::new(),
+            serving: CachePadded::new(AtomicU32::new(0)),
+        }
+    }
+
+    /// Returns whether a thread of the program serves the inbox. It may be out of date.
+    #[inline]
+    pub(super) fn is_served(&self) -> bool {
+        self.serving.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn add_serving(&self) {
+        self.serving.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn remove_serving(&self) {
+        self.serving.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Asks for a thread that serves the inbox. Returns false if there may be none.
+    pub(super) fn ask(&'static self) -> bool {
+        self.staff.ask(|| self.start())
+    }
+
+    fn start(&'static self) -> bool {
+        let name = format!("squall-ship-{}", self.vp.index());
+        thread::Builder::new().name(name).spawn(move || self.work()).is_ok()
+    }
+
+    /// The life of a thread of the staff.
+    fn work(&'static self) {
+        if machine().is_virtual() {
+            Vp::assign_current(self.vp).expect("the machine is virtual and has this VP");
+        } else {
+            // The VP may be offline or not permitted. The calls then run elsewhere.
+            let _ = squall_sys::affinity::restrict_to(&[self.vp.index()]);
+        }
+        STAFF_OF.set(Some(self));
+        self.staff.serve(&self.inbox);
+    }
+
+    /// Runs calls of the inbox, as many as it has slots at most. Returns their number.
+    pub(super) fn serve_some(&self) -> usize {
+        let calls = std::iter::from_fn(|| self.inbox.take()).take(SLOTS_MAX);
+        calls.map(|taken| self.inbox.run(taken)).count()
+    }
+}
+
+/// Runs `wait`, which waits for the result of a shipped call. A thread of a staff lets another thread serve
+/// meanwhile (`staff/I2`).
+pub(super) fn waiting<R>(wait: impl FnOnce() -> R) -> R {
+    let _waiting = STAFF_OF.get().map(|mine| mine.staff.wait(&mine.inbox, || mine.start()));
+    wait()
+}

@@ -1,0 +1,321 @@
+//! Shipped calls on a virtual machine of 64 processors. A program of its own, since the machine is set once.
+#![cfg(not(loom))]
+
+use squall_machine::{Cluster, ClusterSize, Machine, Vp, machine};
+use squall_parts::ship::{
+    Choice, Events, PendingCall, SendError, ShipError, Target, serve, serve_here, ship, ship_all, ship_each,
+};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+/// Sets the machine, and puts the thread on VP 0. One test runs at a time, since a call to all VPs meets the
+/// calls of other tests.
+fn on_vp_0() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // Later tests find it set.
+    let _ = Machine::set_virtual("nodes:2,caches:2,cores:8,threads:2".parse().unwrap());
+    assert_eq!(machine().vp_limit(), 64);
+    Vp::assign_current(Vp::new(0)).unwrap();
+    one
+}
+
+fn send<R: Send + 'static>(vp: u32, call: impl FnOnce() -> R + Send + 'static) -> PendingCall<R> {
+    ship(Vp::new(vp), call).unwrap()
+}
+
+/// A call that occupies the staff of a VP until it is released.
+struct Busy(Sender<()>, PendingCall<()>);
+
+impl Busy {
+    fn new(vp: u32) -> Busy {
+        let ((release, released), (begin, begun)) = (channel(), channel());
+        let mut call = send(vp, move || {
+            begin.send(()).unwrap();
+            released.recv().unwrap();
+        });
+        // Asks for a server, also if a test lets a thread of its own serve there.
+        assert!(call.try_take().is_none());
+        begun.recv().unwrap();
+        Busy(release, call)
+    }
+
+    fn release(self) {
+        self.0.send(()).unwrap();
+        self.1.wait().unwrap();
+    }
+}
+
+#[test]
+fn to_04_a_call_runs_on_the_processor_of_the_data() {
+    let _one = on_vp_0();
+    let call = send(5, || (Vp::current(), thread::current().name().map(str::to_owned)));
+    assert_eq!(call.wait().unwrap(), (Vp::new(5), Some("squall-ship-5".to_owned())));
+    let call = send(5, || panic!("of the test"));
+    assert!(matches!(call.wait(), Err(ShipError::Panicked(payload)) if payload.message() == "of the test"));
+}
+
+#[test]
+fn hu_09_the_processor_of_the_same_position_serves() {
+    let _one = on_vp_0();
+    for position in [0, 3, 31] {
+        Vp::assign_current(Vp::new(position)).unwrap();
+        let call = ship((ClusterSize::Node, Cluster::new(1)), Vp::current).unwrap();
+        assert_eq!(call.wait().unwrap(), Vp::new(32 + position));
+    }
+}
+
+#[test]
+fn hu_09_an_idle_processor_serves() {
+    let _one = on_vp_0();
+    let core = (ClusterSize::Core, Cluster::new(4));
+    // VPs 8 and 9. The staff of VP 8 is busy, and a second call waits there.
+    let (busy, waits) = (Busy::new(8), send(8, || ()));
+    let idle = Target::from(core).choice(Choice::Idle);
+    assert_eq!(ship(idle, Vp::current).unwrap().wait().unwrap(), Vp::new(9));
+    busy.release();
+    waits.wait().unwrap();
+}
+
+#[test]
+fn a_thread_that_opted_in_serves_when_it_leaves_an_operation() {
+    let _one = on_vp_0();
+    let over = Arc::new(AtomicBool::new(false));
+    let (ready, is_ready) = channel();
+    let server = thread::spawn({
+        let over = over.clone();
+        move || {
+            Vp::assign_current(Vp::new(11)).unwrap();
+            let serving = serve_here();
+            let nested = serve_here();
+            drop(nested);
+            ready.send(thread::current().id()).unwrap();
+            while !over.load(Ordering::Relaxed) {
+                squall_rcu::pin(|_| squall_rcu::pin(|_| ()));
+                thread::yield_now();
+            }
+            drop(serving);
+        }
+    });
+    let server_id = is_ready.recv().unwrap();
+    let mut call = send(11, || (thread::current().id(), squall_rcu::in_operation()));
+    // A look that asks for no other server.
+    while !call.is_finished() {
+        thread::yield_now();
+    }
+    assert_eq!(call.try_take().unwrap().unwrap(), (server_id, false));
+    over.store(true, Ordering::Relaxed);
+    server.join().unwrap();
+}
+
+#[test]
+fn a_call_does_not_depend_on_a_thread_that_opted_in_and_sleeps() {
+    let _one = on_vp_0();
+    let (end, ended) = channel::<()>();
+    let (ready, is_ready) = channel();
+    let sleeper = thread::spawn(move || {
+        Vp::assign_current(Vp::new(12)).unwrap();
+        let _serving = serve_here();
+        ready.send(()).unwrap();
+        let _ = ended.recv();
+    });
+    is_ready.recv().unwrap();
+    assert_eq!(send(12, || 3).wait().unwrap(), 3);
+    let (done, is_done) = channel();
+    send(12, move || done.send(()).unwrap()).detach();
+    is_done.recv().unwrap();
+    drop(end);
+    sleeper.join().unwrap();
+}
+
+#[test]
+fn serve_runs_waiting_calls_outside_operations() {
+    let _one = on_vp_0();
+    let busy = Busy::new(13);
+    let call = send(13, || thread::current().id());
+    Vp::assign_current(Vp::new(13)).unwrap();
+    assert_eq!(squall_rcu::pin(|_| serve()), 0);
+    assert_eq!((serve(), serve()), (1, 0));
+    assert_eq!(call.wait().unwrap(), thread::current().id());
+    busy.release();
+}
+
+#[test]
+fn calls_that_wait_for_each_other_in_a_circle_end() {
+    let _one = on_vp_0();
+    fn around(left: u32) -> u32 {
+        match left {
+            0 => 0,
+            _ => send(14 + left % 3, move || around(left - 1)).wait().unwrap() + 1,
+        }
+    }
+    let calls: Vec<_> = (0..3).map(|at| send(14 + at, || around(9))).collect();
+    calls.into_iter().for_each(|call| assert_eq!(call.wait().unwrap(), 9));
+}
+
+#[test]
+fn a_call_that_no_thread_has_begun_is_cancelled_by_its_drop() {
+    let _one = on_vp_0();
+    let (busy, runs) = (Busy::new(17), Arc::new(AtomicUsize::new(0)));
+    let count = |runs: &Arc<AtomicUsize>| {
+        let runs = runs.clone();
+        move || runs.fetch_add(1, Ordering::Relaxed)
+    };
+    drop(send(17, count(&runs)));
+    send(17, count(&runs)).detach();
+    let last = send(17, count(&runs));
+    busy.release();
+    last.wait().unwrap();
+    // The detached call may run last.
+    send(17, || ()).wait().unwrap();
+    while Arc::strong_count(&runs) > 1 {
+        thread::yield_now();
+    }
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_result_without_an_owner_is_dropped() {
+    let _one = on_vp_0();
+    let (release, released) = channel();
+    let (begin, begun) = channel();
+    let held = Arc::new(());
+    let result = held.clone();
+    let mut call = send(18, move || {
+        begin.send(()).unwrap();
+        let _: () = released.recv().unwrap();
+        result
+    });
+    assert!(call.wait_timeout(Duration::ZERO).is_none());
+    begun.recv().unwrap();
+    drop(call);
+    release.send(()).unwrap();
+    while Arc::strong_count(&held) > 1 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_full_inbox_gives_the_call_back() {
+    let _one = on_vp_0();
+    let busy = Busy::new(19);
+    // The call at work has a slot of the 64.
+    let calls: Vec<_> = (1..64).map(|n| send(19, move || n)).collect();
+    let Err(SendError::InboxFull(call)) = ship(Vp::new(19), || 64) else { panic!("the inbox had room") };
+    assert_eq!(call(), 64);
+    // The other VP of the core has room.
+    let idle = Target::from((ClusterSize::Core, Cluster::new(9))).choice(Choice::Idle);
+    assert_eq!(ship(idle, Vp::current).unwrap().wait().unwrap(), Vp::new(18));
+    busy.release();
+    assert!(calls.into_iter().map(|call| call.wait().unwrap()).eq(1..64));
+}
+
+#[test]
+fn a_wait_inside_an_operation_is_an_error() {
+    let _one = on_vp_0();
+    let busy = Busy::new(20);
+    let call = send(20, || ());
+    assert!(matches!(squall_rcu::pin(|_| call.wait()), Err(ShipError::InOperation)));
+    busy.release();
+}
+
+/// Wakes a thread.
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let (mut future, waker) = (pin!(future), Waker::from(Arc::new(Unpark(thread::current()))));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[test]
+fn a_call_can_be_awaited() {
+    let _one = on_vp_0();
+    let sum = async {
+        let (first, second) = (send(21, || 1), send(22, || 2));
+        first.await.unwrap() + second.await.unwrap()
+    };
+    assert_eq!(block_on(sum), 3);
+    assert_eq!(block_on(ship_each(ClusterSize::Node, |_| ())).results.len(), 2);
+}
+
+#[test]
+fn hu_18_a_call_to_all_is_passed_on_at_each_level() {
+    let _one = on_vp_0();
+    let each = ship_all(|vp| (vp, Vp::current())).wait().unwrap();
+    let results: Vec<_> = each.results.into_iter().map(|result| result.unwrap()).collect();
+    assert!(results.into_iter().eq(machine().vps().iter().map(|vp| (vp, vp))));
+    // The other node; one cache of each node; 7 of 8 cores of each cache; one of two threads of each core.
+    assert_eq!(each.messages, [0, 1, 2, 28, 32]);
+    // Clusters of one size each, without levels between.
+    let each = ship_each(ClusterSize::fixed(16), Cluster::index).wait().unwrap();
+    assert!(each.results.into_iter().map(|result| result.unwrap()).eq(0..4));
+    assert_eq!(each.messages, [0, 3]);
+}
+
+#[test]
+fn hu_17_the_first_runner_of_a_cluster_tells_the_others() {
+    let _one = on_vp_0();
+    let senders = Arc::new(Mutex::new(Vec::new()));
+    let noted = senders.clone();
+    let each = ship_each(ClusterSize::Node, move |node| noted.lock().unwrap().push((node, Vp::current())));
+    each.wait().unwrap();
+    let mut senders = senders.lock().unwrap().clone();
+    senders.sort();
+    assert_eq!(senders, [(Cluster::new(0), Vp::new(0)), (Cluster::new(1), Vp::new(32))]);
+}
+
+#[test]
+fn a_full_cluster_does_not_stop_the_others() {
+    let _one = on_vp_0();
+    let busy = [Busy::new(40), Busy::new(41)];
+    let calls: Vec<_> = (1..64).flat_map(|_| [send(40, || ()), send(41, || ())]).collect();
+    let each = ship_each(ClusterSize::Core, |_| ()).wait().unwrap();
+    let full: Vec<usize> =
+        (0..32).filter(|core| matches!(each.results[*core], Err(ShipError::Full))).collect();
+    assert_eq!(full, [20]);
+    busy.into_iter().for_each(Busy::release);
+    calls.into_iter().for_each(|call| call.wait().unwrap());
+}
+
+/// Events with batches that arrive at the receiver.
+fn events(capacity: usize) -> (Events<u32>, Receiver<(Vp, Vec<u32>)>) {
+    let (send, receive) = channel();
+    (Events::new(capacity, move |vp, batch| send.send((vp, batch)).unwrap()), receive)
+}
+
+#[test]
+fn co_65_events_of_a_processor_come_in_batches_and_in_order() {
+    let _one = on_vp_0();
+    let (events, batches) = events(16);
+    let busy = Busy::new(24);
+    (0..16).for_each(|event| events.post(Vp::new(24), event).unwrap());
+    assert!(events.post(Vp::new(24), 16).is_err());
+    busy.release();
+    assert_eq!(batches.recv().unwrap(), (Vp::new(24), (0..16).collect()));
+    // On the thread's own VP the handler runs at once.
+    events.post(Vp::new(0), 7).unwrap();
+    assert_eq!(batches.try_recv().unwrap(), (Vp::new(0), vec![7]));
+    // An event is handled also if its `Events` is gone.
+    let busy = Busy::new(24);
+    events.post(Vp::new(24), 8).unwrap();
+    drop(events);
+    busy.release();
+    assert_eq!(batches.recv().unwrap(), (Vp::new(24), vec![8]));
+}
