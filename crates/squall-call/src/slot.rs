@@ -1,8 +1,8 @@
 //! One call slot: a caller hands a call to a worker of another process, and gets its reply.
 //!
 //! Problem: caller and worker share only memory, and each may be killed, or lie, at any instruction. A call
-//! must cost no more than two wake-ups. A caller must know whether a worker is in its slot, and whether a call
-//! that it gives up can still run.
+//! must cost no more than two wake-ups. A caller must know whether a worker is in its slot, and whether a
+//! call that it gives up can still run.
 //!
 //! Idea: two words. The word `call` holds the number of the last call and a [`State`]. The word `reply` holds
 //! the number of the last call that was answered. Every change is an exchange of the whole word, so that the
@@ -17,14 +17,15 @@
 //! | `Withdrawn` | the caller took the call back; a worker is in the slot, or on its way | caller |
 //! | `Look` | a worker in the slot must look at the state of the server again | server |
 //!
-//! - I1. A caller that issues a call finds `Sleeps`, and wakes the worker; or `Absent`, and asks the server for
-//!   one; or another state, and a worker looks at the word again before it sleeps or leaves.
-//! - I2. A worker begins a call by exchanging `Issued` for `Runs`. A caller takes it back by exchanging `Issued`
-//!   for `Withdrawn` or `Absent`. One of the two succeeds. So a call that was taken back never runs.
-//! - I3. At most one worker is in a slot ([`Desk`]). This holds whatever the caller writes, because the desk is
-//!   private memory of the server.
-//! - I4. Arguments are written before `Issued`, and read after `Runs`. The result is written before the answer,
-//!   and read after it.
+//! - I1. A caller that issues a call finds `Sleeps`, and wakes the worker; or `Absent`, and asks the server
+//!   for one; or another state, and a worker looks at the word again before it sleeps or leaves.
+//! - I2. A worker begins a call by exchanging `Issued` for `Runs`. A caller takes it back by exchanging
+//!   `Issued` for `Withdrawn` or `Absent`. One of the two succeeds. So a call that was taken back never
+//!   runs.
+//! - I3. At most one worker is in a slot ([`Desk`]). This holds whatever the caller writes, because the
+//!   desk is private memory of the server.
+//! - I4. Arguments are written before `Issued`, and read after `Runs`. The result is written before the
+//!   answer, and read after it.
 //! - I5. A worker sleeps only if the word did not change since it looked at the state of the server. Whoever
 //!   changes that state changes the word afterwards ([`Words::make_look`]).
 //!
@@ -172,8 +173,8 @@ impl Words<'_> {
         Issued::Served
     }
 
-    /// Caller: takes the call `number` back. Returns whether it succeeded: then the call never runs, and the slot
-    /// is free for the next call. `asked` tells whether a worker is in the slot, or on its way.
+    /// Caller: takes the call `number` back. Returns whether it succeeded: then the call never runs, and
+    /// the slot is free for the next call. `asked` tells whether a worker is in the slot, or on its way.
     pub(crate) fn withdraw(self, number: Number, asked: bool) -> bool {
         let state = if asked { State::Withdrawn } else { State::Absent };
         // Relaxed: nothing is read after it that the worker wrote.
@@ -219,8 +220,8 @@ impl Words<'_> {
 
     /// Worker: looks at the slot.
     pub(crate) fn look(self) -> Seen {
-        // Acquire: the arguments, from `issue` (I4). It also pairs with the Release of `make_look`: the state of
-        // the server is then up to date (I5).
+        // Acquire: the arguments, from `issue` (I4). It also pairs with the Release of `make_look`: the
+        // state of the server is then up to date (I5).
         Seen(self.call.load(sites::ARGUMENTS.order(Ordering::Acquire)))
     }
 
@@ -309,7 +310,8 @@ impl Desk {
     /// taken.
     pub(crate) fn ask(&self) -> bool {
         loop {
-            // Acquire: pairs with the Release of `leave`. The acts of the last worker are before those of the next.
+            // Acquire: pairs with the Release of `leave`. The acts of the last worker are before those of
+            // the next.
             match self.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(ASKED) => return false,

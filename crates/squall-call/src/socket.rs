@@ -247,10 +247,11 @@ fn wait(socket: BorrowedFd<'_>, events: PollFlags, deadline: Instant) -> io::Res
     }
 }
 
-/// Receives the bytes of one packet into `buffer`, at once, and none of its descriptors. Returns `None` if the
-/// peer hung up, or sent a packet without bytes.
+/// Receives the bytes of one packet into `buffer`, at once, and none of its descriptors. Returns `None` if
+/// the peer hung up, or sent a packet without bytes.
 ///
-/// A descriptor of a hostile peer can block the thread that closes it. The kernel does not even install these.
+/// A descriptor of a hostile peer can block the thread that closes it. The kernel does not even install
+/// these.
 ///
 /// # Errors
 /// `WouldBlock` if no packet is there. `InvalidData` if the packet did not fit `buffer`.

@@ -1,9 +1,9 @@
 //! The caller's side of a connection: finds a slot, publishes the call, waits for the reply.
 //!
 //! - I1. A call ends when its reply is there, its deadline passes, or the peer's process or socket is gone.
-//! - I2. Callers that sleep in a dead connection are woken until they have seen that ([`Source::drained`]). The
-//!   watcher sets `dead`, fences, and looks for callers. A caller takes a slot, fences, and looks at `dead`
-//!   before it sleeps. So one of the two sees the other.
+//! - I2. Callers that sleep in a dead connection are woken until they have seen that ([`Source::drained`]).
+//!   The watcher sets `dead`, fences, and looks for callers. A caller takes a slot, fences, and looks at
+//!   `dead` before it sleeps. So one of the two sees the other.
 //! - I3. A call that failed with [`Transport::Busy`] never runs. It was taken back in its slot.
 
 use squall_core::{Id, Transport};
@@ -249,8 +249,8 @@ impl Connection {
 
     /// Wakes callers that wait for a slot.
     fn tell_crowd(&self, count: u32) {
-        // Partner: the fence in `wait_for_slot`. A caller that counts itself after this fence looks for a slot
-        // afterwards, and finds the one given back before it.
+        // Partner: the fence in `wait_for_slot`. A caller that counts itself after this fence looks for a
+        // slot afterwards, and finds the one given back before it.
         fence(Ordering::SeqCst);
         if self.crowd.waiting.load(Ordering::Relaxed) != 0 {
             self.crowd.free.signal(count);

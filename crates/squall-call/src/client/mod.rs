@@ -25,8 +25,9 @@ use port::Imported;
 /// Imports the object that a process of the same user, or of root, exports by this name.
 ///
 /// The result is an object like any other. A call of it goes to the other process, waits for the reply, and
-/// is `#[blocking]`. Dropping it ends the connection after the calls that wait; [`disconnect`] ends those, too. A
-/// server that hangs answers no call, so give calls a limit ([`ImportOptions::limit`], [`with_deadline`]).
+/// is `#[blocking]`. Dropping it ends the connection after the calls that wait; [`disconnect`] ends those,
+/// too. A server that hangs answers no call, so give calls a limit ([`ImportOptions::limit`],
+/// [`with_deadline`]).
 ///
 /// # Errors
 /// [`ImportError`]: no process exports that name, the interface differs, or the server refuses.
@@ -113,8 +114,9 @@ impl ImportOptions {
         self
     }
 
-    /// The process at the other end of a socket pair, for [`import_from`](Self::import_from): a child that was
-    /// not waited for yet. Its death ends the connection even if a process that it started keeps the socket.
+    /// The process at the other end of a socket pair, for [`import_from`](Self::import_from): a child that
+    /// was not waited for yet. Its death ends the connection even if a process that it started keeps the
+    /// socket.
     pub fn process(mut self, pid: u32) -> ImportOptions {
         self.process = Some(pid);
         self

@@ -21,8 +21,8 @@ use listener::Listener;
 
 /// Exports an object: processes of the same user, and of root, may import it by this name.
 ///
-/// The object stays this process's own. The export ends when the result is dropped. If the object is destroyed
-/// first, callers get the error of a destroyed object.
+/// The object stays this process's own. The export ends when the result is dropped. If the object is
+/// destroyed first, callers get the error of a destroyed object.
 ///
 /// # Errors
 /// [`ExportError`]: the name is taken or not valid, or the system has no thread or descriptor left.
@@ -82,8 +82,8 @@ impl Default for ExportOptions {
 }
 
 impl ExportOptions {
-    /// The options of [`export`]: all methods, for processes of this user and of root. Calls are served on the
-    /// caller's processor, but those of another user on any one.
+    /// The options of [`export`]: all methods, for processes of this user and of root. Calls are served on
+    /// the caller's processor, but those of another user on any one.
     pub fn new() -> ExportOptions {
         ExportOptions {
             settings: Settings {
@@ -125,16 +125,15 @@ impl ExportOptions {
         self
     }
 
-    /// At most so many calls of one connection run at a time; further ones wait. By default 64. Calls that come
-    /// out of calls (A calls B, which calls A) have four times as many.
+    /// At most so many calls of one connection run at a time; further ones wait. By default 64. Calls that
+    /// come out of calls (A calls B, which calls A) have four times as many.
     pub fn calls_per_client(mut self, limit: usize) -> ExportOptions {
         self.settings.workers = limit.max(1);
         self
     }
 
-    /// Calls are served on these processors, instead of the caller's. Threads that a method starts may run where
-    /// its worker may. A caller elsewhere spins before it
-    /// sleeps, and so does its worker.
+    /// Calls are served on these processors, instead of the caller's. Threads that a method starts may run
+    /// where its worker may. A caller elsewhere spins before it sleeps, and so does its worker.
     pub fn processors(mut self, processors: &[usize]) -> ExportOptions {
         self.settings.processors = (!processors.is_empty()).then(|| processors.to_vec());
         self
@@ -355,12 +354,13 @@ impl Caller {
         self.client.upgrade().is_some_and(|client| client.is_connected())
     }
 
-    /// The value of this type that the server keeps for this connection, made by `make` if there is none. After
-    /// the connection's end its values are dropped on a thread `squall-call-end`, and a new one is not kept.
+    /// The value of this type that the server keeps for this connection, made by `make` if there is none.
+    /// After the connection's end its values are dropped on a thread `squall-call-end`, and a new one is
+    /// not kept.
     ///
     /// # Cost
-    /// A lock, and a count on a line that all of the connection's workers share. Keep hot counts per processor
-    /// in the value.
+    /// A lock, and a count on a line that all of the connection's workers share. Keep hot counts per
+    /// processor in the value.
     /// # Source
     /// Gamsa et al. 1999, §6 (AD-04): a server keeps state of one client local to it.
     pub fn value<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
@@ -371,7 +371,8 @@ impl Caller {
     }
 
     /// This connection may not call this method from now on. Calls that run go on, and one that was checked
-    /// before may still begin. The process can connect again: to keep it out, end the export or limit its users.
+    /// before may still begin. The process can connect again: to keep it out, end the export or limit its
+    /// users.
     ///
     /// # Errors
     /// The interface has no such method.

@@ -7,11 +7,12 @@
 //! Idea: a worker stays in the slot of its last call for a while, then waits in a pool for its processor, and
 //! ends when it is idle for long. One thread is reserved. It serves single calls for which no worker exists.
 //!
-//! - I1. A slot with a taken desk is in exactly one place: a worker has it, or it waits in its client's share.
-//! - I2. A waiting slot is served: by a worker that becomes free, or by the reserved one. A client with waiting
-//!   slots is in the pool's list.
-//! - I3. A client has at most as many workers as its export allows, and four times as many for calls that come
-//!   out of calls. Its other slots wait.
+//! - I1. A slot with a taken desk is in exactly one place: a worker has it, or it waits in its client's
+//!   share.
+//! - I2. A waiting slot is served: by a worker that becomes free, or by the reserved one. A client with
+//!   waiting slots is in the pool's list.
+//! - I3. A client has at most as many workers as its export allows, and four times as many for calls that
+//!   come out of calls. Its other slots wait.
 //! - I4. Values of a client are dropped by a thread of their own, or by a worker before it counts as idle.
 //!
 //! Locks: the pool, then a client's share.
@@ -74,8 +75,8 @@ struct Pool {
 static POOL: OnceLock<Mutex<Pool>> = OnceLock::new();
 /// Wakes the reserved worker.
 static RESERVE: Condvar = Condvar::new();
-/// Number of slots that waited for a thread when they came, not for their client's share. While it is not zero,
-/// workers leave their slots early.
+/// Number of slots that waited for a thread when they came, not for their client's share. While it is not
+/// zero, workers leave their slots early.
 static STARVED: AtomicUsize = AtomicUsize::new(0);
 
 fn pool() -> MutexGuard<'static, Pool> {
@@ -150,8 +151,8 @@ fn place(job: Job) {
         drop(share);
         pool.wait(&job);
         drop(pool);
-        // Workers that wait for calls of this client leave, and take the waiting slot. They were told already if
-        // other slots wait.
+        // Workers that wait for calls of this client leave, and take the waiting slot. They were told
+        // already if other slots wait.
         if job.client.wanted.fetch_add(1, Ordering::AcqRel) == 0 {
             make_look(&job.client, &served);
         }

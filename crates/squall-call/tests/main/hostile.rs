@@ -111,7 +111,8 @@ fn hostile_values_in_each_word_of_a_call_are_answers_or_the_end_of_the_connectio
             client.prepare(slot);
             client.memory.word(slot.call()).store(ISSUED, SeqCst);
             client.memory.word(word).store(value, SeqCst);
-            // In some of these the server has no call to answer, or one that it seems to have answered before.
+            // In some of these the server has no call to answer, or one that it seems to have answered
+            // before.
             let call = client.memory.word(slot.call()).load(SeqCst);
             let number = call >> 3;
             let answered_before = client.memory.word(slot.reply()).load(SeqCst) >> 3 == number;
