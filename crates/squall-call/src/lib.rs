@@ -27,6 +27,8 @@ mod segment;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod server;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod serving;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod sleep;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 #[doc(hidden)]

@@ -6,7 +6,7 @@
 //!
 //! Idea: two words. The word `call` holds the number of the last call and a [`State`]. The word `reply` holds
 //! the number of the last call that was answered. Every change is an exchange of the whole word, so that the
-//! one who changes it learns the state of the other side in the same step.
+//! side that changes it learns the state of the other in the same step.
 //!
 //! | state | meaning | written by |
 //! |---|---|---|
@@ -22,12 +22,12 @@
 //! - I2. A worker begins a call by exchanging `Issued` for `Runs`. A caller takes it back by exchanging
 //!   `Issued` for `Withdrawn` or `Absent`. One of the two succeeds. So a call that was taken back never
 //!   runs.
-//! - I3. At most one worker is in a slot ([`Desk`]). This holds whatever the caller writes, because the
-//!   desk is private memory of the server.
+//! - I3. At most one worker is in a slot ([`Desk`]). This holds for all values that the caller writes,
+//!   because the desk is private memory of the server.
 //! - I4. Arguments are written before `Issued`, and read after `Runs`. The result is written before the
 //!   answer, and read after it.
-//! - I5. A worker sleeps only if the word did not change since it looked at the state of the server. Whoever
-//!   changes that state changes the word afterwards ([`Words::make_look`]).
+//! - I5. A worker sleeps only if the word did not change since it looked at the state of the server. The
+//!   thread that changes that state changes the word afterwards ([`Words::make_look`]).
 //!
 //! Progress: each exchange is lock-free. A killed worker leaves the caller asleep until its watcher wakes it.
 //! Source: Gamsa et al. 1999, §6 (TO-15 to TO-17): a call is a hand-off to a worker that waits at the port.
@@ -249,7 +249,7 @@ impl Words<'_> {
     /// Worker: sleeps until the word is another than `seen`, or until `limit` passes.
     pub(crate) fn sleep_for_call(self, seen: Seen, limit: Option<Duration>, sleep: &impl Sleep) {
         let marked = if sites::WORKER_SLEEPS.is_weak() { seen.0 } else { seen.with(State::Sleeps) };
-        // Relaxed: the state orders nothing. Whoever exchanges the word sees it, or came first.
+        // Relaxed: the state orders no data. The next exchange of the word sees it, or came first.
         if self.call.compare_exchange(seen.0, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             sleep.sleep(self.call, marked, limit);
         }
@@ -258,7 +258,7 @@ impl Words<'_> {
     /// Worker: marks the slot as left, if the word is still `seen`. Returns whether it did so.
     pub(crate) fn mark_absent(self, seen: Seen) -> bool {
         let marked = if sites::LEFT.is_weak() { seen.0 } else { seen.with(State::Absent) };
-        // Relaxed: a caller that finds the state sends a message, and the kernel orders what follows.
+        // Relaxed: a caller that finds the state sends a message, and the kernel orders the rest.
         self.call.compare_exchange(seen.0, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
@@ -331,8 +331,8 @@ impl Desk {
     /// Worker: leaves the slot. Returns false if the caller has asked for a worker since; this one then
     /// stays.
     pub(crate) fn leave(&self) -> bool {
-        let order = sites::LEAVE.order(Ordering::Release);
         // Release: pairs with the Acquire of `ask`.
+        let order = sites::LEAVE.order(Ordering::Release);
         if self.state.compare_exchange(TAKEN, FREE, order, Ordering::Relaxed).is_ok() {
             return true;
         }
@@ -361,7 +361,7 @@ impl Desk {
 pub(crate) trait Service {
     /// Runs the call with the arguments in the slot, and writes its result.
     fn run(&self);
-    /// Returns what the worker does now. Called after each look that found no call.
+    /// Returns the next step of the worker. Called after each look that found no call.
     fn next(&self) -> Next;
     /// Waits while the word is `seen`, for a while. Returns whether that while has passed.
     fn wait(&self, words: Words<'_>, seen: Seen) -> bool;

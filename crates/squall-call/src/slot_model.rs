@@ -48,9 +48,9 @@ struct Slot {
 /// How long a worker stays in the slot.
 #[derive(Clone, Copy)]
 enum Patience {
-    /// It leaves when it finds no call.
+    /// The worker leaves when it finds no call.
     None,
-    /// It sleeps until something happens, as long as no call ran.
+    /// The worker sleeps until something happens, as long as no call ran.
     OneSleep,
     /// Its time passes at once, between the sign that it sleeps and the sleep.
     Late,
@@ -108,7 +108,7 @@ struct Work<'a> {
     patience: Patience,
 }
 
-/// A sleep whose time has passed.
+/// A sleep of no time.
 struct Passed;
 
 impl Sleep for Passed {
@@ -190,7 +190,7 @@ fn is_late() {
     assert!(!slot.desk.is_taken());
 }
 
-/// A worker leaves. The next worker knows what it did.
+/// A worker leaves. The next worker knows its acts.
 fn follows() {
     let slot = Slot::new();
     slot.words().issue(FIRST, &slot.worker);

@@ -2,8 +2,17 @@
 
 use squall_core::{CallErrorKind, Id, Transport};
 
-use crate::client::Failed;
 use crate::remote::Unserved;
+
+/// Why a call had no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    Transport(Transport),
+    /// The exported object was destroyed.
+    Destroyed,
+    /// The exported object refused the call.
+    Refused,
+}
 
 /// The method ran; its result follows.
 pub(crate) const DONE: u32 = 0;

@@ -11,7 +11,7 @@
 //!   sleep, or the peer may have changed the word that it sleeps on.
 //! - I3. Only this thread calls [`Source::ready`], without a lock.
 //!
-//! Source: Gamsa et al. 1999, §6.1 (TO-17): the MetaPort, a port whose resources are reserved.
+//! Source: Gamsa et al. 1999, §6.1 (TO-17): the MetaPort, a port with reserved resources.
 
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use squall_sys::sync::{Condvar, Mutex, OnceLock, StdArc as Arc, lock, thread};
@@ -43,7 +43,7 @@ pub(crate) trait Source: Send + Sync {
     fn limit_passed(self: Arc<Self>) -> Next {
         Next::Watch
     }
-    /// The source has ended. Wakes whoever sleeps in it, and returns whether nobody does any more. Called
+    /// The source has ended. Wakes its sleepers, and returns whether all have left. Called
     /// each millisecond until it returns true.
     fn drained(&self) -> bool;
 }
@@ -73,7 +73,7 @@ struct State {
     runs: bool,
     /// Limits of sources, the first one first.
     limits: VecDeque<(Instant, u64)>,
-    /// The source whose [`Source::ready`] runs, and the thread.
+    /// The source that is called now, and the thread that calls it.
     called: Option<(u64, thread::ThreadId)>,
 }
 

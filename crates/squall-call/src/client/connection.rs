@@ -23,11 +23,11 @@ use crate::frames::{Frame, Wake};
 use crate::layout::{BULK_BYTES, INLINE_BYTES, REGION_SLOTS};
 use crate::region::Region;
 use crate::segment::{Head, NESTED, Segment, Slot};
-use crate::server;
+use crate::serving;
 use crate::sleep::{self, Kernel};
 use crate::slot::{Issued, Number, Sleep};
 use crate::socket;
-use crate::status;
+use crate::status::{self, Failed};
 use crate::watch::{self, Next, Source, Token};
 
 /// A connection to an exported object.
@@ -186,7 +186,7 @@ impl Connection {
         let slot = taken.slot();
         let mut sink = slot.sink();
         write(&mut Writer::new(&mut sink)).map_err(failed)?;
-        let method = if server::is_serving() { method | NESTED } else { method };
+        let method = if serving::is_serving() { method | NESTED } else { method };
         slot.set_head(Head { object: self.object, method, length: sink.written() }, affinity::current_cpu());
         if is_past(deadline) {
             return Err(Failed::Transport(Transport::Busy));
@@ -351,16 +351,6 @@ fn result_of<R>(
 
 fn failed(malformed: Malformed) -> Failed {
     Failed::Transport(malformed.transport())
-}
-
-/// Why a call had no result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failed {
-    Transport(Transport),
-    /// The exported object was destroyed.
-    Destroyed,
-    /// The exported object refused the call.
-    Refused,
 }
 
 impl Source for Connection {

@@ -3,7 +3,6 @@
 mod connection;
 mod port;
 
-pub(crate) use connection::Failed;
 pub use port::{Port, with_deadline};
 
 use squall_core::{Handle, Id, InterfaceOf, Owned, Root};

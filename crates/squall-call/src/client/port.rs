@@ -7,9 +7,10 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-use super::connection::{Connection, Failed};
+use super::connection::Connection;
 use crate::codec::{Malformed, Reader, Writer};
 use crate::remote::Remote;
+use crate::status::Failed;
 
 /// The representative of an imported object on one processor. The attribute `#[squall::interface(remote)]`
 /// implements the interface for it.

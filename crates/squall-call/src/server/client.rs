@@ -1,7 +1,7 @@
 //! The server's side of a connection.
 //!
 //! - I1. A slot is served by the worker that its desk names, and by no other (`slot/I3`).
-//! - I2. What a caller writes ends at most its own connection.
+//! - I2. The writes of a caller end at most its own connection.
 //! - I3. The thread `squall-calls` never runs code of the users here. Values of a client are dropped by
 //!   [`workers::retire`].
 
@@ -57,7 +57,8 @@ pub(super) struct Share {
 /// A connection of a caller's process.
 pub(crate) struct Client {
     pub(crate) number: u64,
-    /// The caller's process and user, if the kernel knows them: not for a socket pair, whose maker it names.
+    /// The caller's process and user, if the kernel knows them: not for a socket pair, where it names the
+    /// maker.
     pub(crate) peer: Option<Peer>,
     pub(crate) exported: Arc<Exported>,
     socket: OwnedFd,

@@ -339,7 +339,7 @@ impl Caller {
         self.peer?.pid
     }
 
-    /// The process's user, as the kernel knows it. `None` for a socket pair.
+    /// The process's user, as the kernel knows it. Absent for a socket pair.
     pub fn uid(&self) -> Option<u32> {
         Some(self.peer?.uid)
     }
@@ -370,7 +370,7 @@ impl Caller {
         }
     }
 
-    /// This connection may not call this method from now on. Calls that run go on, and one that was checked
+    /// Denies this connection a method. Calls that run go on, and one that was checked
     /// before may still begin. The process can connect again: to keep it out, end the export or limit its
     /// users.
     ///
@@ -380,7 +380,7 @@ impl Caller {
         self.change_right(method, |rights, bit| rights & !bit)
     }
 
-    /// This connection may call this method again.
+    /// Allows this connection a method again.
     ///
     /// # Errors
     /// The interface has no such method.
@@ -475,11 +475,6 @@ pub fn exports() -> Vec<ExportInfo> {
 /// Returns the names of the methods without a bit in `rights`.
 fn denied(methods: &[&'static str], rights: u64) -> Vec<&'static str> {
     methods.iter().enumerate().filter(|(at, _)| rights >> at & 1 == 0).map(|(_, name)| *name).collect()
-}
-
-/// Whether this thread serves a call.
-pub(crate) fn is_serving() -> bool {
-    workers::is_serving()
 }
 
 /// The process for which this thread serves a call of an exported object; `None` in any other code.

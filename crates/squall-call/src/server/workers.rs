@@ -32,6 +32,7 @@ use super::client::{Client, Share, Values, own_user};
 use crate::codec::{Reader, Writer};
 use crate::layout::{BULK_BYTES, REGION_SLOTS};
 use crate::segment::Slot;
+use crate::serving;
 use crate::sleep::{self, Kernel};
 use crate::slot::{self, Next, Seen, Service, Sleep, State, Words};
 use crate::status;
@@ -149,11 +150,13 @@ fn place(job: Job) {
     if !may_have_worker(&job.client, &share, job.slot) {
         let served = share.served.clone();
         drop(share);
+        // Relaxed: changed with the pool locked, and `make_look` tells the workers (`slot/I5`).
+        let is_first = job.client.wanted.fetch_add(1, Ordering::Relaxed) == 0;
         pool.wait(&job);
         drop(pool);
         // Workers that wait for calls of this client leave, and take the waiting slot. They were told
         // already if other slots wait.
-        if job.client.wanted.fetch_add(1, Ordering::AcqRel) == 0 {
+        if is_first {
             make_look(&job.client, &served);
         }
         return;
@@ -168,8 +171,9 @@ fn place(job: Job) {
 #[cold]
 fn share_of_starved(pool: &mut Pool, job: Job) {
     share(&job.client).served.retain(|slot| *slot != job.slot);
-    job.client.wanted.fetch_add(1, Ordering::AcqRel);
-    STARVED.fetch_add(1, Ordering::AcqRel);
+    // Relaxed: changed with the pool locked. Workers look at them when they would sleep.
+    job.client.wanted.fetch_add(1, Ordering::Relaxed);
+    STARVED.fetch_add(1, Ordering::Relaxed);
     pool.wait(&job);
     RESERVE.notify_one();
 }
@@ -182,7 +186,7 @@ fn make_look(client: &Client, served: &[u32]) {
 }
 
 impl Pool {
-    /// Gives a job to an idle worker, or to a new one; returns it if there is none.
+    /// Gives a job to an idle worker, or to a new one; returns it if both are missing.
     fn start(&mut self, job: Job) -> Option<Job> {
         if let Some(at) = self.idle.iter().position(|idle| idle.processor == job.processor) {
             self.idle.swap_remove(at).give(job);
@@ -230,7 +234,7 @@ impl Pool {
             if may {
                 share.waiting.pop_front();
                 share.served.push(slot);
-                client.wanted.fetch_sub(1, Ordering::AcqRel);
+                client.wanted.fetch_sub(1, Ordering::Relaxed);
             }
             let more = !share.waiting.is_empty();
             share.is_listed = more;
@@ -239,7 +243,7 @@ impl Pool {
                 self.waiting.push_back(client.clone());
             }
             if may {
-                let _ = STARVED.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
+                let _ = STARVED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
                 let processor = processor_for(&client, slot);
                 return Some(Job { client, slot, processor });
             }
@@ -326,7 +330,7 @@ fn after(job: Job) -> Option<Job> {
 }
 
 impl Idle {
-    /// Waits for work for a while. Returns `None` if none came: then the worker counts no more.
+    /// Waits for work for a while. Returns `None` at the end of that time: then the worker counts no more.
     fn wait(self: Arc<Idle>) -> Option<Job> {
         let limit = Instant::now() + END;
         let mut given = lock(&self.job, "the work of an idle worker");
@@ -388,7 +392,7 @@ fn serve_as_reserve() {
         let mut pool = leave(&job);
         if stays {
             // The next call of this slot has come. It waits for its turn.
-            job.client.wanted.fetch_add(1, Ordering::AcqRel);
+            job.client.wanted.fetch_add(1, Ordering::Relaxed);
             pool.wait(&job);
         }
     }
@@ -435,11 +439,6 @@ std::thread_local! {
     static CALLER: RefCell<Option<Arc<Client>>> = const { RefCell::new(None) };
 }
 
-/// Whether this thread serves a call.
-pub(crate) fn is_serving() -> bool {
-    CALLER.with(|caller| caller.borrow().is_some())
-}
-
 /// The client whose call this thread serves.
 pub(crate) fn caller() -> Option<Arc<Client>> {
     CALLER.with(|caller| caller.borrow().clone())
@@ -448,11 +447,13 @@ pub(crate) fn caller() -> Option<Arc<Client>> {
 /// Serves the calls of a slot. Returns whether the slot still needs a worker, after one call if `once`.
 fn serve(job: &Job, buffer: &mut [u8], once: bool) -> bool {
     CALLER.with(|caller| *caller.borrow_mut() = Some(job.client.clone()));
+    serving::set(true);
     let slot = job.client.segment().slot(job.slot);
     let work = Work { client: &job.client, slot, buffer: RefCell::new(buffer), idle_since: Cell::new(None) };
     slot.set_worker_cpu(affinity::current_cpu());
     let stays = slot::serve(slot.words(), job.client.desk(job.slot), &work, once);
     CALLER.with(|caller| *caller.borrow_mut() = None);
+    serving::set(false);
     stays
 }
 
@@ -510,7 +511,7 @@ impl Service for Work<'_> {
     fn next(&self) -> Next {
         if !self.client.is_connected() {
             Next::End
-        } else if self.client.wanted.load(Ordering::Acquire) != 0 || STARVED.load(Ordering::Relaxed) != 0 {
+        } else if self.client.wanted.load(Ordering::Relaxed) != 0 || STARVED.load(Ordering::Relaxed) != 0 {
             Next::Leave
         } else {
             Next::Wait
@@ -523,7 +524,7 @@ impl Service for Work<'_> {
         if sleep::spin(time, || words.look() != seen) {
             return false;
         }
-        // A caller that wakes its worker for nothing does not keep it longer.
+        // A caller that wakes its worker without a call does not keep it longer.
         let now = Instant::now();
         let since = self.idle_since.get().unwrap_or(now);
         self.idle_since.set(Some(since));
