@@ -93,8 +93,9 @@ std::thread_local! {
 
 /// Runs `f`, in which calls of imported objects must end within `limit`, counted from now.
 ///
-/// A nested limit can only be shorter. A call that takes longer returns
-/// [`Transport::Deadline`](squall_core::Transport::Deadline); the method may still run in the other process.
+/// A nested limit can only be shorter. A call that the other process does not begin in time returns
+/// [`Transport::Busy`](squall_core::Transport::Busy), and never runs. One that begins and takes longer returns
+/// [`Transport::Deadline`](squall_core::Transport::Deadline), and goes on there.
 ///
 /// # Cost
 /// A read of the clock.
@@ -111,9 +112,9 @@ std::thread_local! {
 /// let remote = import_from::<dyn Stock>(there)?;
 /// let count = with_deadline(Duration::from_secs(60), || remote.try_count("bolt"))?;
 /// assert_eq!(count, 0);
-/// // Without any time, a call fails at once.
+/// // Without any time, a call does not begin.
 /// let late = with_deadline(Duration::ZERO, || remote.try_count("bolt")).unwrap_err();
-/// assert_eq!(late.reason(), CallErrorKind::Transport(Transport::Deadline));
+/// assert_eq!(late.reason(), CallErrorKind::Transport(Transport::Busy));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn with_deadline<R>(limit: Duration, f: impl FnOnce() -> R) -> R {
