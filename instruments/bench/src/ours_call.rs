@@ -3,11 +3,12 @@
 use std::fmt;
 use std::io::{self, PipeReader, PipeWriter, Read, pipe};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 use squall::call::{ExportOptions, ImportError, Remote, import_from, socket_pair};
-use squall::{Handle, Owned};
+use squall::{ClusterSize, Handle, Owned, RepContext, Root};
 use squall_machine::{Vp, machine};
 
 use crate::ours_machine::processors_count;
@@ -144,8 +145,20 @@ fn connect(crosses: bool, start: Start<'_>) -> io::Result<Box<dyn Shared>> {
     open(name, start, |socket, open| Ok(Import { object: import_from::<dyn Methods>(socket)?, _open: open }))
 }
 
+/// The server's object has a representative for each processor.
+struct AnswersEverywhere;
+
+impl Root for AnswersEverywhere {
+    type Interface = dyn Methods;
+    type Rep = Answers;
+
+    fn make_rep(&self, _: RepContext<Self>) -> Answers {
+        Answers
+    }
+}
+
 fn serve(_: Form, end: ServerEnd) -> io::Result<()> {
-    let object: Owned<dyn Methods> = squall::shared(Answers);
+    let object = AnswersEverywhere.create(ClusterSize::Cpu);
     let mut options = ExportOptions::new();
     if let Ok(count) = end.name.parse::<usize>() {
         // The slots of a processor follow each other.
@@ -162,7 +175,20 @@ pub(crate) trait Adds: Send + Sync {
     fn add(&self);
 }
 
-struct Counter<C>(C);
+/// The representative of a processor: all have one counter. A call counts itself in its representative, so
+/// one for all processors would add an access of its own.
+struct Counter<C>(Arc<C>);
+
+struct CounterEverywhere<C>(Arc<C>);
+
+impl<C: Count + 'static> Root for CounterEverywhere<C> {
+    type Interface = dyn Adds;
+    type Rep = Counter<C>;
+
+    fn make_rep(&self, _: RepContext<Self>) -> Counter<C> {
+        Counter(self.0.clone())
+    }
+}
 
 impl<C: Count> Adds for Counter<C> {
     fn add(&self) {
@@ -199,6 +225,6 @@ fn connect_counter(_: bool, start: Start<'_>) -> io::Result<Box<dyn Shared>> {
 }
 
 fn serve_counter<C: Count + 'static>(_: Form, end: ServerEnd) -> io::Result<()> {
-    let object: Owned<dyn Adds> = squall::shared(Counter(C::new(machine().vp_limit())));
+    let object = CounterEverywhere(Arc::new(C::new(machine().vp_limit()))).create(ClusterSize::Cpu);
     serve_object(object.handle(), &ExportOptions::new(), end.fds)
 }

@@ -94,8 +94,8 @@ std::thread_local! {
 /// Runs `f`, in which calls of imported objects must end within `limit`, counted from now.
 ///
 /// A nested limit can only be shorter. A call that the other process does not begin in time returns
-/// [`Transport::Busy`](squall_core::Transport::Busy), and never runs. One that begins and takes longer returns
-/// [`Transport::Deadline`](squall_core::Transport::Deadline), and goes on there.
+/// [`Transport::Busy`](squall_core::Transport::Busy), and never runs. One that begins and takes longer
+/// returns [`Transport::Deadline`](squall_core::Transport::Deadline), and goes on there.
 ///
 /// # Cost
 /// A read of the clock.

@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 
 /// Bytes of a null call, in each direction.
 pub(crate) const LINE_BYTES: usize = 64;
-/// Bytes of the argument of a bulk call: 8 KiB, less the bytes of its encoded length.
+/// Bytes of the argument of a bulk call.
 pub(crate) const BULK_BYTES: usize = 8192;
 
 /// The two methods.
