@@ -167,6 +167,17 @@ impl Packed for Box<[u8]> {
     }
 }
 
+/// An array of any length; serde knows arrays of up to 32 elements.
+impl<const N: usize> Packed for [u8; N] {
+    fn put(&self, writer: &mut Writer<'_>) -> Result<(), Malformed> {
+        writer.put_bytes(self)
+    }
+
+    fn get(reader: &mut Reader<'_>) -> Result<[u8; N], Malformed> {
+        reader.get_bytes()?.try_into().map_err(|_| Malformed::InvalidValue)
+    }
+}
+
 impl Packed for Option<Vec<u8>> {
     fn put(&self, writer: &mut Writer<'_>) -> Result<(), Malformed> {
         writer.put(&self.as_deref().map(Bytes))
@@ -267,6 +278,16 @@ impl InPlace for Path {
 
     fn get<'a>(reader: &mut Reader<'a>) -> Result<&'a Path, Malformed> {
         reader.get()
+    }
+}
+
+impl<const N: usize> InPlace for [u8; N] {
+    fn put(&self, writer: &mut Writer<'_>) -> Result<(), Malformed> {
+        writer.put_bytes(self)
+    }
+
+    fn get<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8; N], Malformed> {
+        reader.get_bytes()?.try_into().map_err(|_| Malformed::InvalidValue)
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) trait Shop: Send + Sync {
     fn open(&self);
     /// Ends the process at once.
     fn exit(&self);
+    /// Returns two arrays as one. The result is longer than serde allows.
+    fn join(&self, one: [u8; 48], two: &[u8; 16]) -> [u8; 64];
     /// Process and number of calls that this connection made of this method.
     fn who(&self) -> (u32, u32);
 }
@@ -94,6 +96,13 @@ impl Shop for Counter {
 
     fn exit(&self) {
         std::process::exit(0);
+    }
+
+    fn join(&self, one: [u8; 48], two: &[u8; 16]) -> [u8; 64] {
+        let mut all = [0; 64];
+        all[..48].copy_from_slice(&one);
+        all[48..].copy_from_slice(two);
+        all
     }
 
     fn who(&self) -> (u32, u32) {

@@ -15,6 +15,8 @@ fn an_imported_object_is_called_like_ones_own() {
     assert_eq!(imported.put("a", vec![1, 2]), None);
     assert_eq!(imported.put("a", vec![3]), Some(vec![1, 2]));
     assert_eq!(object.get("a"), Some(vec![3]));
+    let joined = imported.join([1; 48], &[2; 16]);
+    assert_eq!((&joined[..48], &joined[48..]), (&[1; 48][..], &[2; 16][..]));
     // An error of the method is apart from one of the way.
     assert_eq!(imported.try_sum(&[1, 0, 2]), Ok(Err(1)));
     assert_eq!(imported.sum(&[1, 2]), Ok(3));
