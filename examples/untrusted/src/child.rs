@@ -23,6 +23,7 @@ const ALLOWED: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
     libc::SYS_recvmsg,
+    libc::SYS_recvfrom,
     libc::SYS_sendmsg,
     libc::SYS_sendto,
     libc::SYS_read,
@@ -72,14 +73,14 @@ const HOSTILE: [i64; 2] = [libc::SYS_pread64, libc::SYS_pwrite64];
 /// Serves until the host closes the socket.
 pub(crate) fn run(hostile: bool) -> io::Result<()> {
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
-    let memory = OpenOptions::new().read(true).write(true).open("/proc/self/mem")?;
+    let memory = hostile.then(|| OpenOptions::new().read(true).write(true).open("/proc/self/mem")).transpose()?;
     let maps = std::fs::File::open("/proc/self/maps")?;
     let decoder = squall::shared::<dyn Redo, _>(Decoder);
     let export = export_on(decoder.handle(), socket).map_err(io::Error::other)?;
     confine(hostile)?;
     while export.clients().iter().any(|client| client.is_connected()) {
-        if hostile {
-            scribble(&maps, &memory)?;
+        if let Some(memory) = &memory {
+            scribble(&maps, memory)?;
         } else {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
