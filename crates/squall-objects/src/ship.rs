@@ -156,6 +156,8 @@ where
     I: ?Sized + Interface,
 {
     let (target, here) = (target.into(), Vp::current());
+    // The swap may run on another thread, which does not know the state of this one.
+    Swap::new(handle).__may_run().map_err(MoveError::Swap)?;
     let swap = || Swap::new(handle).run(make()).map_err(MoveError::Swap);
     if target.contains(here) {
         return swap();

@@ -2,7 +2,7 @@
 //!
 //! - I1. Only a thread that asked for it, and only while its [`OnLeave`] exists, calls the hook. It is
 //!   outside every operation then, and neither in a callback-free scope, nor in a deferred call, nor in the
-//!   transfer of an object's state.
+//!   transfer of an object's state, nor in a panic.
 //!
 //! Not promised: protection from signal handlers. An operation of a handler calls the hook, too.
 //! Cost: an operation of such a thread takes the slow path when it ends. Operations of other
@@ -48,7 +48,11 @@ impl Drop for OnLeave {
 
 /// Calls the hook for the thread of `record`, which has just left its outermost operation.
 pub(crate) fn call_hook(record: &Record) {
-    let may_call = record.depth() == 0 && !is_quiet() && !in_deferred_call() && !is_transferring();
+    let may_call = record.depth() == 0
+        && !is_quiet()
+        && !in_deferred_call()
+        && !is_transferring()
+        && !std::thread::panicking();
     if let Some(hook) = HOOK.get().filter(|_| may_call && !squall_sys::fork::forked()) {
         hook();
     }

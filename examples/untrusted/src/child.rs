@@ -73,7 +73,8 @@ const HOSTILE: [i64; 2] = [libc::SYS_pread64, libc::SYS_pwrite64];
 /// Serves until the host closes the socket.
 pub(crate) fn run(hostile: bool) -> io::Result<()> {
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
-    let memory = hostile.then(|| OpenOptions::new().read(true).write(true).open("/proc/self/mem")).transpose()?;
+    let memory =
+        hostile.then(|| OpenOptions::new().read(true).write(true).open("/proc/self/mem")).transpose()?;
     let maps = std::fs::File::open("/proc/self/maps")?;
     let decoder = squall::shared::<dyn Redo, _>(Decoder);
     let export = export_on(decoder.handle(), socket).map_err(io::Error::other)?;

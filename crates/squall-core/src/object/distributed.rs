@@ -401,14 +401,17 @@ impl Common {
         let this = NonNull::from(&self.object);
         self.membership.freeze();
         let _ = FROZEN.try_with(|frozen| frozen.borrow_mut().push(this));
-        let _thaw = Thaw(&self.membership);
+        let thaw = Thaw(&self.membership);
         while !self.membership.settled() {
             // A few instructions of another thread, which may have been preempted.
             squall_sys::sync::thread::yield_now();
         }
         // In an operation, so that waiting for a grace period inside `f` is an error: a miss that waits for
-        // us would delay that grace period.
-        squall_rcu::pin(|_| f())
+        // us would delay that grace period. The thaw comes first: a shipped call may run when the operation ends.
+        squall_rcu::pin(move |_| {
+            let _thaw = thaw;
+            f()
+        })
     }
 
     unsafe fn for_each_rep(object: NonNull<Object>, f: Visit<'_>) {

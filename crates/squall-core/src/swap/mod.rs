@@ -292,6 +292,16 @@ impl<I: ?Sized + Interface> Swap<I> {
         self.begin(new, expected)?.end_in_task().await
     }
 
+    /// Not public: returns whether this thread may run the swap, for a caller that lets another thread run it.
+    ///
+    /// # Errors
+    /// The error that [`run`](Swap::run) would return at once, because of the state of this thread.
+    #[doc(hidden)]
+    pub fn __may_run(&self) -> Result<(), SwapError> {
+        let id = Handle::id(self.handle);
+        run::may_swap(id).map_err(|failure| SwapError::new(I::NAME, id, failure))
+    }
+
     /// Begins a swap, if the serving object is of one of the expected classes, or if none are named.
     fn begin(&self, new: Replacement<I>, expected: Option<&[TypeId]>) -> Result<run::Begun, SwapError> {
         let limits = Limits {

@@ -223,7 +223,7 @@ impl Drop for Begun {
 }
 
 /// Whether the calling thread may swap the object of this id.
-fn may_swap(id: Id) -> Result<(), SwapFailure> {
+pub(super) fn may_swap(id: Id) -> Result<(), SwapFailure> {
     if in_transfer() {
         return Err(SwapFailure::InTransfer);
     }

@@ -108,3 +108,18 @@ fn an_object_that_cannot_move_stays() {
     assert!(matches!(move_to(cell.handle(), target, make), Err(MoveError::Swap(_))));
     assert_eq!((place_of(cell.handle()), cell.get()), (before, 3));
 }
+
+#[test]
+fn a_move_inside_an_operation_is_an_error_wherever_the_target_is() {
+    let _alone = alone();
+    static DROPPED: AtomicU64 = AtomicU64::new(0);
+    let cell = swappable::<dyn Cell, _>(Plain(AtomicU64::new(1), &DROPPED));
+    for vp in vps() {
+        let moved = squall_rcu::pin(|_| {
+            move_to(cell.handle(), vp, || Replacement::swappable(Plain(AtomicU64::new(0), &DROPPED)))
+        });
+        let Err(MoveError::Swap(error)) = moved else { panic!("{vp}: it moved inside an operation") };
+        assert!(error.to_string().contains("operation"), "{error}");
+    }
+    assert_eq!(cell.get(), 1);
+}

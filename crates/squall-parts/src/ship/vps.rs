@@ -64,7 +64,11 @@ pub(super) struct VpInbox {
 /// # Panics
 /// If the machine has no VP `vp`.
 pub(super) fn inbox_of(vp: Vp) -> &'static VpInbox {
-    let all = INBOXES.get_or_init(|| (0..machine().vp_limit()).map(|_| OnceLock::new()).collect());
+    let all = INBOXES.get_or_init(|| {
+        // A child of a fork must know that it is one, even if no operation was ever opened.
+        squall_sys::fork::arm();
+        (0..machine().vp_limit()).map(|_| OnceLock::new()).collect()
+    });
     assert!(machine().vps().contains(vp), "this machine has no {vp}");
     all[vp.index()].get_or_init(|| Box::new(VpInbox::new(vp)))
 }

@@ -68,6 +68,8 @@ pub fn attach(id: Id, values: Arc<InstanceValues>) -> Arc<InstanceValues> {
     if forked() {
         return values;
     }
+    // No shipped call and no deferred call runs under the lock, when an operation ends below.
+    let quiet = squall_rcu::__callback_free();
     let mut ended = Vec::new();
     let mut table = table();
     let Table { entries, prune_at } = &mut *table;
@@ -87,6 +89,7 @@ pub fn attach(id: Id, values: Arc<InstanceValues>) -> Arc<InstanceValues> {
     });
     let known = known.clone();
     drop(table);
+    drop(quiet);
     // Dropped outside the lock, because the last reference to a value may be here.
     drop((values, ended));
     known
