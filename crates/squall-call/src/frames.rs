@@ -3,7 +3,7 @@
 //! Problem: the peer may be hostile, or another version of this crate. Any bytes must decode to a frame or to
 //! an error that says what is wrong.
 //!
-//! - I1. Each frame begins with [`MAGIC`], then a byte for the version and one for the kind. Every version
+//! - I1. Each frame begins with `MAGIC`, then a byte for the version and one for the kind. Every version
 //!   keeps this, so that another version is recognised.
 //! - I2. A decoded frame keeps the bounds of its fields. Texts are read in place, so decoding allocates no
 //!   memory.

@@ -114,7 +114,8 @@ impl Subject for Shipping {
                     sum
                 });
                 let sum = if self.how == How::Moved { add(&self.lines) } else { call(&self.lines) };
-                assert_eq!(sum, before + self.lines.len() as u64, "an update was lost");
+                // In `squall loop` other threads update the lines, too.
+                assert!(sum >= before + self.lines.len() as u64, "an update was lost");
             }
         })
     }
