@@ -42,7 +42,8 @@ enum How {
 
 struct Shipping {
     how: How,
-    lines: Lines,
+    /// The lines of each thread.
+    lines: Vec<Lines>,
     own: bool,
     /// The index of the VP that writes the lines before each operation.
     partner: AtomicUsize,
@@ -66,7 +67,8 @@ fn make(setting: &Setting, how: How) -> Result<Box<dyn Subject>, Missing> {
         return Err(Missing("there is one processor".to_owned()));
     }
     let count = setting.variant.name.strip_prefix("lines-").and_then(|count| count.parse().ok()).unwrap_or(1);
-    let lines = (0..count).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
+    let of_thread = || (0..count).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
+    let lines = (0..setting.threads.max(1)).map(|_| of_thread()).collect();
     Ok(Box::new(Shipping { how, lines, own, partner: AtomicUsize::new(UNKNOWN) }))
 }
 
@@ -92,10 +94,11 @@ impl Shipping {
 }
 
 impl Subject for Shipping {
-    fn worker(&self, _: usize) -> Worker<'_> {
+    fn worker(&self, index: usize) -> Worker<'_> {
         if self.own {
             return self.worker_here();
         }
+        let own = &self.lines[index];
         // Acquire: pairs with the Release of the partner; it guards no other data.
         poll(|| self.partner.load(Ordering::Acquire) != UNKNOWN);
         let there = Vp::new(self.partner.load(Ordering::Acquire) as u32);
@@ -106,16 +109,15 @@ impl Subject for Shipping {
         Box::new(move |ops| {
             for _ in 0..ops {
                 let before = uncounted(|| {
-                    let sum = call(&self.lines);
+                    let sum = call(own);
                     if self.how == How::Asleep {
                         // Until the thread of the other processor sleeps again.
                         std::thread::sleep(Duration::from_micros(200));
                     }
                     sum
                 });
-                let sum = if self.how == How::Moved { add(&self.lines) } else { call(&self.lines) };
-                // In `squall loop` other threads update the lines, too.
-                assert!(sum >= before + self.lines.len() as u64, "an update was lost");
+                let sum = if self.how == How::Moved { add(own) } else { call(own) };
+                assert_eq!(sum, before + own.len() as u64, "an update was lost");
             }
         })
     }

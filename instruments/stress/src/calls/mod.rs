@@ -189,10 +189,16 @@ fn settled() -> Footprint {
         if last.mappings == 0 {
             break;
         }
-        thread::sleep(BETWEEN_LOOKS);
+        look_again();
         last = footprint();
     }
     last
+}
+
+/// Lets dropped objects end, also where no thread reclaims, and gives the other threads time.
+fn look_again() {
+    let _ = squall_rcu::barrier();
+    thread::sleep(BETWEEN_LOOKS);
 }
 
 /// Waits until the process has no trace of the run.
@@ -202,7 +208,7 @@ fn await_clean(before: Footprint) -> Result<(), String> {
         if now.descriptors <= before.descriptors && now.mappings <= before.mappings {
             return Ok(());
         }
-        thread::sleep(BETWEEN_LOOKS);
+        look_again();
         now = footprint();
     }
     Err(format!("{now:?} remain after the run, {before:?} were there before"))
