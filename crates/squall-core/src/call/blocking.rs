@@ -84,7 +84,8 @@ fn reach_by_parking<I: ?Sized + Interface>(
 ) -> Result<(Hold, Option<Arc<Arbitration>>), CallError> {
     let mut again = false;
     loop {
-        // A shipped call that ran at the end of this operation would find a hold of this thread's, and no frame.
+        // A shipped call that ran at the end of this operation would find a hold of this thread's, and no
+        // frame.
         let reached = squall_rcu::without_callbacks(|| {
             // SAFETY: dropped after `reach`, before this thread enters or leaves another operation.
             let entered = unsafe { squall_rcu::__enter(handle.bits_id().bits()) }

@@ -407,7 +407,8 @@ impl Common {
             squall_sys::sync::thread::yield_now();
         }
         // In an operation, so that waiting for a grace period inside `f` is an error: a miss that waits for
-        // us would delay that grace period. The thaw comes first: a shipped call may run when the operation ends.
+        // us would delay that grace period. The thaw comes first: a shipped call may run when the operation
+        // ends.
         squall_rcu::pin(move |_| {
             let _thaw = thaw;
             f()

@@ -292,7 +292,8 @@ impl<I: ?Sized + Interface> Swap<I> {
         self.begin(new, expected)?.end_in_task().await
     }
 
-    /// Not public: returns whether this thread may run the swap, for a caller that lets another thread run it.
+    /// Not public: returns whether this thread may run the swap, for a caller that lets another thread run
+    /// it.
     ///
     /// # Errors
     /// The error that [`run`](Swap::run) would return at once, because of the state of this thread.
