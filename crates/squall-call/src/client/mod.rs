@@ -30,6 +30,7 @@ use port::Imported;
 ///
 /// # Errors
 /// [`ImportError`]: no process exports that name, the interface differs, or the server refuses.
+/// Waits at most five seconds for the server's answer. Limits of calls do not change that.
 /// # Cost
 /// A connection: a socket, a mapping with 136 KiB of addresses for each processor (touched when used), and
 /// the thread `squall-calls`, one for all connections of the process.
@@ -186,7 +187,7 @@ impl ImportOptions {
         let packet =
             socket::receive_until(socket.as_fd(), &mut buffer, deadline).map_err(|error| {
                 match error.kind() {
-                    ErrorKind::TimedOut => ImportError::Unexpected("no answer in time"),
+                    ErrorKind::TimedOut => ImportError::Slow,
                     ErrorKind::InvalidData => ImportError::Unexpected("a packet that is no frame"),
                     _ => ImportError::Closed,
                 }
@@ -301,8 +302,10 @@ pub enum ImportError {
     },
     /// The server refused the connection.
     Refused(Refusal),
-    /// The server closed the connection before it answered.
+    /// The server closed the connection before it answered. It may have ended; import the object again later.
     Closed,
+    /// The server did not answer for five seconds. It hangs, or is stopped.
+    Slow,
     /// The server broke the protocol; the text says how.
     Unexpected(&'static str),
     /// The server sent a frame that cannot be read.
@@ -334,6 +337,9 @@ impl fmt::Display for ImportError {
                  of the trait"
             ),
             ImportError::Refused(refusal) => write!(f, "the server refused the connection: {refusal}"),
+            ImportError::Slow => {
+                f.write_str("the server did not answer for five seconds; it hangs, or is stopped")
+            }
             ImportError::Closed => f.write_str("the server closed the connection before it answered"),
             ImportError::Unexpected(what) => write!(f, "the server broke the protocol: {what}"),
             ImportError::Frame(error) => write!(f, "the server's answer cannot be read: {error}"),

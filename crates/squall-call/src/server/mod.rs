@@ -266,6 +266,7 @@ fn method_bit(methods: &[&str], method: &str) -> Result<u64, ExportError> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "the export ends when this is dropped"]
 pub struct Export {
     exported: Arc<Exported>,
     listener: Option<Token>,
