@@ -8,7 +8,7 @@
 //! The kernel keeps seals for the life of the file. The memory is reached as words, which are atomic, and by
 //! copies of bytes. The caller checks its copy, which no other process can reach.
 //!
-//! - I1. The file of a mapping is of tmpfs, has exactly the stated size, and has the seals [`SEALS`]. So each
+//! - I1. The file of a mapping is of tmpfs, has exactly the stated size, and has the seals `SEALS`. So each
 //!   page of the mapping stays accessible.
 //! - I2. No reference to the bytes of a mapping exists, except to an [`AtomicU32`].
 //! - I3. A copy reads each byte of the memory once. The compiler cannot read it again later.
