@@ -109,6 +109,18 @@ impl Vp {
         Ok(())
     }
 
+    /// Not public: moves the calling thread to this VP, for good. In a virtual topology the thread is
+    /// assigned the VP, otherwise it may run on that processor alone. Returns false if the thread stays as
+    /// it is: there is no such VP, or it is offline or not permitted.
+    #[doc(hidden)]
+    pub fn __move_current(vp: Vp) -> bool {
+        if crate::machine().is_virtual() {
+            Vp::assign_current(vp).is_ok()
+        } else {
+            squall_sys::affinity::restrict_to(&[vp.index()]).is_ok()
+        }
+    }
+
     /// Runs `f` while the calling thread is assigned `vp`. Restores the former assignment afterwards, also if
     /// `f` panics.
     ///

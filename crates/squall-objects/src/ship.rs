@@ -17,7 +17,7 @@
 
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{Handle, Interface};
-use squall_machine::{Vp, machine};
+use squall_machine::Vp;
 use squall_parts::ship::{PendingCall, SendError, Target, ship};
 use std::fmt;
 use std::panic::resume_unwind;
@@ -173,12 +173,5 @@ where
 
 /// Moves the calling thread to the first of these VPs that admits it.
 fn settle(vps: &[Vp]) -> bool {
-    let admits = |vp: &Vp| {
-        if machine().is_virtual() {
-            Vp::assign_current(*vp).is_ok()
-        } else {
-            squall_sys::affinity::restrict_to(&[vp.index()]).is_ok()
-        }
-    };
-    vps.iter().any(admits)
+    vps.iter().any(|vp| Vp::__move_current(*vp))
 }

@@ -133,12 +133,9 @@ impl VpInbox {
 
     /// The life of a thread of the staff.
     fn work(&'static self) {
-        if machine().is_virtual() {
-            Vp::assign_current(self.vp).expect("the machine is virtual and has this VP");
-        } else {
-            // The VP may be offline or not permitted. The calls then run elsewhere.
-            let _ = squall_sys::affinity::restrict_to(&[self.vp.index()]);
-        }
+        // A processor may be offline or not permitted. The calls then run elsewhere.
+        let moved = Vp::__move_current(self.vp);
+        assert!(moved || !machine().is_virtual(), "the machine is virtual and has this VP");
         STAFF_OF.set(Some(self));
         self.staff.serve(&self.inbox);
     }
