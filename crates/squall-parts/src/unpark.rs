@@ -1,8 +1,12 @@
 //! Sleep of a thread that waits as a task does: a waker that wakes it.
 
+#[cfg(not(loom))]
+use squall_machine::park::time_left;
 use squall_sys::sync::{StdArc, thread};
 use std::task::{Wake, Waker};
 use std::time::Duration;
+#[cfg(not(loom))]
+use std::time::Instant;
 
 /// Wakes a blocked thread.
 pub(crate) struct Unpark(thread::Thread);
@@ -24,6 +28,22 @@ impl Wake for Unpark {
 #[cfg(not(loom))]
 pub(crate) fn park_for(limit: Duration) {
     thread::park_timeout(limit);
+}
+
+/// Sleeps until `is_over` returns true after a wake-up, or until `deadline`. The thread left a waker
+/// before, and it was not over then.
+#[cfg(not(loom))]
+pub(crate) fn park_until(deadline: Option<Instant>, is_over: impl Fn() -> bool) {
+    loop {
+        match time_left(deadline) {
+            None => thread::park(),
+            Some(Duration::ZERO) => return,
+            Some(left) => park_for(left),
+        }
+        if is_over() {
+            return;
+        }
+    }
 }
 
 /// A model has no time.

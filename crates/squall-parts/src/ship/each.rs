@@ -19,12 +19,11 @@
 use super::pending::{ShipError, detach_ticket, outcome};
 use super::tally::Tally;
 use super::vps::{inbox_of, waiting};
-use crate::unpark::{Unpark, park_for};
-use squall_machine::park::time_left;
+use crate::unpark::{Unpark, park_until};
 use squall_machine::{Cluster, ClusterSize, ClusterTree, TreeNode, Vp, machine};
 use squall_sys::fork::forked;
 use squall_sys::sync::atomic::{AtomicUsize, Ordering};
-use squall_sys::sync::{Arc, Mutex, MutexGuard, lock, thread};
+use squall_sys::sync::{Arc, Mutex, MutexGuard, lock};
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -253,14 +252,8 @@ impl<R: Send + 'static> PendingEach<R> {
             return Err(ShipError::InOperation);
         }
         waiting(|| {
-            let mut over = end.watch(&Unpark::waker());
-            while !over {
-                match time_left(deadline) {
-                    None => thread::park(),
-                    Some(Duration::ZERO) => return,
-                    Some(left) => park_for(left),
-                }
-                over = end.is_over();
+            if !end.watch(&Unpark::waker()) {
+                park_until(deadline, || end.is_over());
             }
         });
         Ok(())

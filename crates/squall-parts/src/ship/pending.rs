@@ -3,8 +3,7 @@
 use super::cargo::Panic;
 use super::inbox::Ticket;
 use super::vps::{VpInbox, waiting};
-use crate::unpark::{Unpark, park_for};
-use squall_machine::park::time_left;
+use crate::unpark::{Unpark, park_until};
 use squall_sys::fork::forked;
 use squall_sys::sync::{Mutex, hint, lock, thread};
 use std::any::Any;
@@ -244,15 +243,8 @@ impl<R: Send + 'static> PendingCall<R> {
         }
         let State::Sent(sent) = &self.0 else { return None };
         waiting(|| {
-            let waker = Unpark::waker();
-            let mut done = sent.to.inbox.watch(&sent.ticket, &waker);
-            while !done {
-                match time_left(deadline) {
-                    None => thread::park(),
-                    Some(Duration::ZERO) => return,
-                    Some(left) => park_for(left),
-                }
-                done = sent.is_done();
+            if !sent.to.inbox.watch(&sent.ticket, &Unpark::waker()) {
+                park_until(deadline, || sent.is_done());
             }
         });
         if self.is_finished() { Some(self.take()) } else { None }
