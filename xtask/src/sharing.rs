@@ -205,7 +205,7 @@ impl Promise {
     const ONCE: f64 = 0.9;
 
     /// The number of counts allowed. A promise that involves grace periods or locks of other threads gets a
-    /// second count: the emulator may keep one thread inside an operation for long, and another thread then
+    /// second count. The emulator may keep one thread inside an operation for long, and another thread then
     /// polls its line again and again.
     fn tries(self) -> u32 {
         match self {

@@ -4,8 +4,8 @@
 //! once lets a late message reach the wrong owner. A list of free ids under one lock does not scale.
 //! Idea: each shard has ids to draw and, apart from them, ids that came back. A round ends when no id is
 //! left to draw. Then all returned ids become ids to draw. Ids that were never given out come from a common
-//! counter, in batches. If there are many ids, a round ends before the last ones are drawn, so that shards
-//! which run dry at about the same time do not take each other's last ids.
+//! counter, in batches. If there are many ids, a round ends before the last ones are drawn. Otherwise shards
+//! that run dry at about the same time would take each other's last ids.
 //!
 //! - I1. An id is in one shard, in the common rest of fresh ids, in use, or held by one call.
 //! - I2. A return goes to the returned ids of its shard, under the lock and marked with a round. That round
@@ -15,8 +15,8 @@
 //!   under the lock. A new round changes no shard: the next thread that locks one moves its ids. Until then
 //!   the word's older round says that its returned ids can be drawn.
 //! - I4. Fresh ids, transfers between shards and new rounds hold the search lock, until all ids concerned
-//!   have arrived. A new round begins only if no fresh id is left, and one pass found no shard with ids to
-//!   draw, or if many ids came back and at most half as many are left. These come first in the next round.
+//!   have arrived. A new round begins in two cases. No fresh id is left, and one pass found no shard with ids
+//!   to draw. Or many ids came back, and at most half as many are left; these come first in the next round.
 //! - I5. `get` fails after two passes over the words, which hold the search lock. In the
 //!   first, no shard had an id of any kind. In the second, the sum of the words was the same.
 //!

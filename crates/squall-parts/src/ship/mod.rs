@@ -10,10 +10,11 @@
 //!
 //! Three kinds of threads serve an inbox:
 //!
-//! - a thread that has opted in ([`serve_here`]), whenever it leaves its outermost operation on that VP;
-//! - any thread there that calls [`serve`], such as the idle hook of an executor;
-//! - otherwise a thread `squall-ship-N` with the affinity of VP N, made on demand (`staff.rs`). It ends after
-//!   a second without calls.
+//! - A thread that has opted in ([`serve_here`]) serves whenever it leaves its outermost operation on that
+//!   VP.
+//! - Any thread there can call [`serve`], for example in the idle hook of an executor.
+//! - Otherwise a thread `squall-ship-N` with the affinity of VP N is made on demand (`staff.rs`). It ends
+//!   after a second without calls.
 //!
 //! - I1. A shipped closure runs at most once, outside every operation, on a thread that has asked for it.
 //! - I2. A call that its sender waits for, polls or detaches is run, or an error tells why not. A call whose

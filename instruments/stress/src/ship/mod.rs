@@ -5,9 +5,9 @@
 //! never runs twice. A full inbox gives the closure back. A call to all clusters has one result for each.
 //! Events are handled once, in the order of their posts. Calls that wait for each other end.
 //!
-//! Tried: threads ship small and large closures to random VPs and clusters, wait, poll, give up, detach and
-//! drop them, serve by opting in or by asking, and move to other VPs. Closures return, panic, dawdle, or ship
-//! further calls and wait for those. The inboxes have few slots, so many are full.
+//! Tried: threads ship small and large closures to random VPs and clusters. They wait, poll, give up,
+//! detach and drop them. They serve by opting in or by asking, and move to other VPs. Closures return,
+//! panic, dawdle, or ship further calls and wait for those. The inboxes have few slots, so many are full.
 //!
 //! - I1. Each closure owns a token. The books (`books.rs`) count its runs, and that it was dropped.
 //! - I2. Each planned break must end the run with a violation.
