@@ -3,16 +3,12 @@
 //! Problem: a panic in a user's `Drop` would leave the remaining values of a container undropped. Idea: each
 //! panic is caught, and the first one goes on at the end.
 
+use squall_sys::panics::drop_payload;
 use std::any::Any;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-
-/// Drops the payload of a caught panic. That drop may panic too: its panic ends here, and its payload leaks.
-pub(crate) fn drop_payload(payload: Box<dyn Any + Send>) {
-    std::mem::forget(catch_unwind(AssertUnwindSafe(|| drop(payload))));
-}
 
 /// Runs drops, and keeps the first panic. Its own drop resumes that panic, unless the thread panics already.
 /// Later panics end where they began; the panic hook has reported them.

@@ -21,6 +21,7 @@ pub mod near;
 pub mod nodes;
 pub mod padded;
 pub mod pages;
+pub mod panics;
 pub mod pause;
 pub mod peer;
 pub mod prefetch;

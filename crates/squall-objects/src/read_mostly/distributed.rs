@@ -11,7 +11,7 @@ use squall_core::{Miss, MissAnswer, RepContext, Root};
 use squall_machine::{Cluster, ClusterSize, machine};
 use squall_parts::replica::{Conflict, Master, Replica, ValueRef, Versioned, Watch};
 use squall_rcu::{Guard, pin};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use squall_sys::panics::end_panic;
 
 use std::sync::{Arc, OnceLock};
 
@@ -78,11 +78,7 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Distributed
 
     /// Wakes the waiters, and catches the panic of a waker.
     fn announce_quietly(&self) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.announce())) {
-            // The drop of the payload may panic too. That second payload is leaked.
-            let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
-            std::mem::forget(dropped);
-        }
+        end_panic(|| self.announce());
     }
 }
 

@@ -21,18 +21,17 @@
 
 use super::shard::Shard;
 use super::{Bag, Client, sites};
-use crate::drops::drop_payload;
 use crate::unpark::{Unpark, park_for};
 use squall_machine::asym;
 use squall_sys::fork::forked;
 use squall_sys::padded::CachePadded;
+use squall_sys::panics::end_panic;
 use squall_sys::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use squall_sys::sync::{Mutex, MutexGuard, StdArc, lock, thread};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -150,15 +149,8 @@ impl<T> Place<T> {
 
 /// Wakes a waiter. A panic of its waker ends here, after the panic hook has reported it (I4).
 fn wake(sleeper: Option<Sleeper>) {
-    let Some(sleeper) = sleeper else { return };
-    // A model that has failed must not go on.
-    if cfg!(loom) {
-        return sleeper.wake_by_ref();
-    }
     // The drop may be the last of the waker.
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(move || sleeper.wake_by_ref())) {
-        drop_payload(payload);
-    }
+    sleeper.into_iter().for_each(|sleeper| end_panic(move || sleeper.wake_by_ref()));
 }
 
 impl<T> Waiters<T> {

@@ -54,6 +54,7 @@
 //! Source: Appavoo 2005, §4.1.4, Fig 4.13 to 4.15.
 
 use squall_lock::{Lock, LockGuard};
+use squall_sys::panics::drop_payload;
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use squall_sys::sync::{Arc, OnceLock};
 use std::borrow::Borrow;
@@ -63,7 +64,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::dhash::fill::{FillError, Filled, Waiting, Wakes};
 use crate::dhash::platform::{LockScope, Set, Store};
 use crate::dhash::{Verdict, sites};
-use crate::drops::drop_payload;
 
 /// The element of a key in the master's table.
 pub(crate) struct Element<K, G> {

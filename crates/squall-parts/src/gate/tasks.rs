@@ -15,17 +15,16 @@
 //! where it signals.
 
 use squall_sys::fork::forked;
+use squall_sys::panics::end_panic;
 use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicPtr, Ordering};
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr;
 use std::task::{Context, Poll, Waker};
 
 use super::{GateError, Rejected, ShutDown, refuse_forked, sites};
-use crate::drops::drop_payload;
 use crate::replica::Watch;
 
 /// The tasks that wait at one gate. A gate makes them when its first task waits.
@@ -57,13 +56,7 @@ impl Tasks {
 
 /// Wakes all tasks at `watch`. A panic of a waker ends here, after the panic hook has reported it (I5).
 fn wake_caught(watch: &Watch) {
-    // A model that has failed must not go on.
-    if cfg!(loom) {
-        return watch.wake();
-    }
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| watch.wake())) {
-        drop_payload(payload);
-    }
+    end_panic(|| watch.wake());
 }
 
 /// The place of a gate's tasks: empty until the first task waits.

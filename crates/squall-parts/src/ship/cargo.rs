@@ -7,7 +7,7 @@
 //! program's allocator, made by the sender.
 //! Source: Unrau et al. 1995, §4.1 (HU-08): the target allocates a local copy of the message.
 
-use crate::drops::drop_payload;
+use squall_sys::panics::end_panic;
 use std::any::Any;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -119,7 +119,7 @@ impl<R, F: FnOnce() -> R> Of<F, R> {
             Self::free(content);
             call
         };
-        drop_quietly(call);
+        end_panic(|| drop(call));
     }
 
     unsafe fn drop_result(room: *mut Room) {
@@ -130,14 +130,7 @@ impl<R, F: FnOnce() -> R> Of<F, R> {
             Self::free(content);
             result
         };
-        drop_quietly(result);
-    }
-}
-
-/// Drops a value of a user's type. A panic of its drop ends here, after the panic hook has reported it.
-fn drop_quietly<T>(value: T) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        drop_payload(payload);
+        end_panic(|| drop(result));
     }
 }
 

@@ -20,9 +20,9 @@ use super::vps::inbox_of;
 use squall_machine::{Vp, machine};
 use squall_sys::fork::forked;
 use squall_sys::padded::CachePadded;
+use squall_sys::panics::end_panic;
 use squall_sys::sync::{Arc, Mutex, MutexGuard, lock};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Events of one type, with their handler.
 ///
@@ -164,9 +164,7 @@ fn drain<T: Send>(events: &Arc<dyn Handle<T>>, vp: Vp) {
             }
             std::mem::take(&mut state.events)
         };
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| events.handle(vp, batch))) {
-            crate::drops::drop_payload(payload);
-        }
+        end_panic(|| events.handle(vp, batch));
     }
 }
 

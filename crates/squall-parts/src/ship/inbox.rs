@@ -34,6 +34,7 @@
 use super::cargo::{Cargo, Panic};
 use super::sites;
 use squall_sys::padded::CachePadded;
+use squall_sys::panics::end_panic;
 use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::{Mutex, MutexGuard, lock};
@@ -314,11 +315,5 @@ impl Inbox {
 
 /// Wakes a sender. A panic of its waker ends here, after the panic hook has reported it.
 fn wake(waker: Waker) {
-    // A model that has failed must not go on.
-    if cfg!(loom) {
-        return waker.wake();
-    }
-    if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake())) {
-        crate::drops::drop_payload(payload);
-    }
+    end_panic(|| waker.wake());
 }
