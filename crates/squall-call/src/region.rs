@@ -177,28 +177,8 @@ mod model {
         assert!(!(mine && other.join().unwrap()), "a slot was taken before its reply came");
     }
 
-    macro_rules! models {
-        ($($model:ident: $($site:ident),*;)*) => {$(
-            mod $model {
-                #[test]
-                fn holds() {
-                    #[cfg(loom)]
-                    squall_sys::sync::weaken::check(super::$model);
-                    #[cfg(not(loom))]
-                    super::$model();
-                }
-
-                #[cfg(loom)]
-                #[test]
-                fn fails_when_weakened() {
-                    let test = concat!("region::model::", stringify!($model), "::holds");
-                    $(squall_sys::sync::weaken::twin(crate::region::sites::$site, &[], test);)*
-                }
-            }
-        )*};
-    }
-
-    models! {
+    use squall_sys::models;
+    models! { "region::model":
         in_turn: TAKE, GIVE;
         taken_back: TAKE_BACK;
         given_up_again: LOOK_AGAIN;

@@ -231,28 +231,8 @@ fn looks() {
     worker.join().unwrap();
 }
 
-macro_rules! models {
-    ($($model:ident: $($site:ident),*;)*) => {$(
-        mod $model {
-            #[test]
-            fn holds() {
-                #[cfg(loom)]
-                squall_sys::sync::weaken::check(super::$model);
-                #[cfg(not(loom))]
-                super::$model();
-            }
-
-            #[cfg(loom)]
-            #[test]
-            fn fails_when_weakened() {
-                let test = concat!("slot::model::", stringify!($model), "::holds");
-                $(squall_sys::sync::weaken::twin(super::sites::$site, &[], test);)*
-            }
-        }
-    )*};
-}
-
-models! {
+use squall_sys::models;
+models! { "slot::model":
     hand_off: ISSUE, ARGUMENTS, ANSWER, RESULT, WORKER_SLEEPS, CALLER_SLEEPS;
     leaves: LEFT, AGAIN;
     is_late: LEFT;

@@ -100,29 +100,23 @@ fn missing(tree: &Tree, tests: &BTreeSet<&str>, places: &str, checks: &str) -> V
 /// The names of all tests: functions marked `#[test]`, and the names listed line by line in a call of a macro
 /// that defines such functions.
 fn test_names(tree: &Tree) -> BTreeSet<&str> {
+    let macros = test_macros(tree);
     let mut names = BTreeSet::new();
-    // Files of one folder may share a macro. The file that defines it comes first in the order of paths.
-    let mut macros = Vec::new();
     for (_, source) in tree.rust("") {
         let mut marked = false;
-        let mut defined = "";
+        let mut defines = false;
         let mut listing = false;
         for code in &source.code {
             let word = first_word(code);
-            if let Some((_, rest)) = code.split_once("macro_rules!") {
-                defined = first_word(rest);
-            }
-            if code.starts_with('}') || code.starts_with(");") {
-                (defined, listing) = ("", false);
+            defines |= code.contains("macro_rules!");
+            if ends_item(code) {
+                (defines, listing) = (false, false);
             }
             if listing {
                 names.insert(word);
             }
-            listing |= macros.contains(&word) && code[word.len()..].starts_with('!');
-            if code.contains("#[test]") {
-                marked = defined.is_empty();
-                macros.extend((!defined.is_empty()).then_some(defined));
-            }
+            listing |= macros.contains(word) && code[word.len()..].starts_with('!');
+            marked |= !defines && code.contains("#[test]");
             if let Some((_, rest)) = code.split_once("fn ").filter(|_| marked) {
                 names.insert(first_word(rest));
                 marked = false;
@@ -130,6 +124,29 @@ fn test_names(tree: &Tree) -> BTreeSet<&str> {
         }
     }
     names
+}
+
+/// The names of all macros that define functions marked `#[test]`. Crates share some.
+fn test_macros(tree: &Tree) -> BTreeSet<&str> {
+    let mut macros = BTreeSet::new();
+    for (_, source) in tree.rust("") {
+        let mut defined = "";
+        for code in &source.code {
+            if let Some((_, rest)) = code.split_once("macro_rules!") {
+                defined = first_word(rest);
+            }
+            if ends_item(code) {
+                defined = "";
+            }
+            macros.extend((!defined.is_empty() && code.contains("#[test]")).then_some(defined));
+        }
+    }
+    macros
+}
+
+/// Returns whether the line ends an item of a file.
+fn ends_item(code: &str) -> bool {
+    code.starts_with('}') || code.starts_with(");")
 }
 
 /// The identifier at the start of a piece of code, after any white space.

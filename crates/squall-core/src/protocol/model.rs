@@ -335,15 +335,7 @@ fn two_kills() {
     });
 }
 
-macro_rules! models {
-    ($($model:ident),* $(,)?) => { $( mod $model {
-        #[test]
-        fn holds() {
-            squall_sys::sync::weaken::check(super::$model);
-        }
-    } )* };
-}
-use models;
+use squall_sys::models;
 models!(
     miss_first,
     kill_first,

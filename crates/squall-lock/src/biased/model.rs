@@ -67,17 +67,7 @@ fn tried() {
 }
 
 /// Makes a test of each model, which must hold.
-macro_rules! models {
-    ($($model:ident)*) => { $(
-        mod $model {
-            #[test]
-            fn holds() {
-                squall_sys::sync::weaken::check(super::$model);
-            }
-        }
-    )* };
-}
-
+use squall_sys::models;
 models! { dismissed late tried }
 
 #[cfg(loom)]

@@ -248,23 +248,13 @@ fn it_becomes_unregistered() {
     changes(REGISTERED.release(Release::HandOff), PATIENT);
 }
 
-macro_rules! models {
-    ($preemptions:literal: $($name:ident)*) => {$(
-        mod $name {
-            #[test]
-            fn holds() {
-                squall_sys::sync::weaken::check_within($preemptions, super::$name);
-            }
-        }
-    )*};
-}
-
+use squall_sys::models;
 models! {
-    4: sleepers hand_off registered_free_for_all a_registered_one_times_out cancelled_in_the_table cancelled_in_the_list
+    within 4: sleepers hand_off registered_free_for_all a_registered_one_times_out cancelled_in_the_table cancelled_in_the_list
     it_becomes_registered it_becomes_unregistered a_change_wakes_in_the_table a_change_wakes_in_the_list
 }
 // Models with three threads.
-models! { 2: three_sleepers one_awake turns hand_off_unregistered a_spinner_times_out
+models! { within 2: three_sleepers one_awake turns hand_off_unregistered a_spinner_times_out
 it_waits_by_what_was_set_in_the_table it_waits_by_what_was_set_in_the_list }
 
 #[cfg(loom)]

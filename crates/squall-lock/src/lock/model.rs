@@ -134,17 +134,7 @@ fn handed() {
 }
 
 /// Makes a test of each model, which must hold.
-macro_rules! models {
-    ($($model:ident)*) => { $(
-        mod $model {
-            #[test]
-            fn holds() {
-                squall_sys::sync::weaken::check(super::$model);
-            }
-        }
-    )* };
-}
-
+use squall_sys::models;
 models! { quick careful relying giving_up handed }
 
 #[cfg(loom)]

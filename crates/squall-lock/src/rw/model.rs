@@ -185,17 +185,7 @@ fn readers_first() {
     assert!(reader.join().unwrap());
 }
 
-macro_rules! models {
-    ($($name:ident),* $(,)?) => {$(
-        mod $name {
-            #[test]
-            fn holds() {
-                squall_sys::sync::weaken::check(super::$name);
-            }
-        }
-    )*};
-}
-
+use squall_sys::models;
 models!(light, full, reads_twice, reads_another, writer_gives_up, reader_gives_up, readers_first);
 
 #[cfg(loom)]

@@ -112,17 +112,7 @@ fn pointer() {
 }
 
 /// Makes a test of each model, which must hold.
-macro_rules! models {
-    ($($model:ident)*) => { $(
-        mod $model {
-            #[test]
-            fn holds() {
-                squall_sys::sync::weaken::check(super::$model);
-            }
-        }
-    )* };
-}
-
+use squall_sys::models;
 models! { contended neighbours giving_up pointer }
 
 #[cfg(loom)]

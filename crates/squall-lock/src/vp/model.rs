@@ -157,17 +157,7 @@ mod tests {
     }
 
     /// Makes a test of each model, which must hold.
-    macro_rules! models {
-        ($($model:ident)*) => { $(
-            mod $model {
-                #[test]
-                fn holds() {
-                    squall_sys::sync::weaken::check(super::$model);
-                }
-            }
-        )* };
-    }
-
+    use squall_sys::models;
     models! { closed both tried }
 
     #[cfg(loom)]

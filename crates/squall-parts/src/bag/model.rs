@@ -295,18 +295,8 @@ fn closed() {
 }
 
 /// Makes a test of each model, which must hold.
-macro_rules! models {
-    ($($model:ident)*) => { $(
-        mod $model {
-            #[test]
-            fn holds() {
-                squall_sys::sync::weaken::check_within(2, super::$model);
-            }
-        }
-    )* };
-}
-
-models! {
+use squall_sys::models;
+models! { within 2:
     never_empty in_transit pushed late leaves comes_back leaves_the_sum leaves_with_a_transfer
     locked_in_transit locked_comes_back enlisted
     waits waits_again waits_for_a_transfer waits_for_a_push waits_beside_looks given taken_back

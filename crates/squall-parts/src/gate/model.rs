@@ -680,17 +680,7 @@ fn task_drained() {
     drained.run(|| request.join().unwrap()).unwrap();
 }
 
-macro_rules! models {
-    ($($name:ident),* $(,)?) => {$(
-        mod $name {
-            #[test]
-            fn holds() {
-                squall_sys::sync::weaken::check(super::$name);
-            }
-        }
-    )*};
-}
-
+use squall_sys::models;
 models!(
     shared,
     shared_shutdown,

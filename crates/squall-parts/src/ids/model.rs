@@ -76,18 +76,8 @@ fn no_idle_round() {
 }
 
 /// Makes a test of each model, which must hold.
-macro_rules! models {
-    ($($model:ident)*) => { $(
-        mod $model {
-            #[test]
-            fn holds() {
-                squall_sys::sync::weaken::check_within(2, super::$model);
-            }
-        }
-    )* };
-}
-
-models! { never_none moved once_a_round no_idle_round }
+use squall_sys::models;
+models! { within 2: never_none moved once_a_round no_idle_round }
 
 #[cfg(loom)]
 #[test]

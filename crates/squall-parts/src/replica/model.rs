@@ -391,17 +391,7 @@ fn watched() {
     assert!(seen || bell.0.load(Ordering::Relaxed), "a change was missed");
 }
 
-macro_rules! models {
-    ($($name:ident),* $(,)?) => {$(
-        mod $name {
-            #[test]
-            fn holds() {
-                squall_sys::sync::weaken::check(super::$name);
-            }
-        }
-    )*};
-}
-
+use squall_sys::models;
 models!(
     filled,
     emptied,

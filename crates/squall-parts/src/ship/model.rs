@@ -239,18 +239,8 @@ fn gathered() {
 }
 
 /// Makes a test of each model, which must hold.
-macro_rules! models {
-    ($($model:ident)*) => { $(
-        mod $model {
-            #[test]
-            fn holds() {
-                squall_sys::sync::weaken::check_within(3, super::$model);
-            }
-        }
-    )* };
-}
-
-models! { sent_twice two_senders watched detached cancelled two_servers asked in_a_circle gathered }
+use squall_sys::models;
+models! { within 3: sent_twice two_senders watched detached cancelled two_servers asked in_a_circle gathered }
 
 #[cfg(loom)]
 #[test]

@@ -597,14 +597,7 @@ fn outcome_of_a_task() {
     assert_eq!(outcome.poll(&waker), Some(7));
 }
 
-macro_rules! models {
-    ($($model:ident),* $(,)?) => { $( mod $model {
-        #[test]
-        fn holds() {
-            squall_sys::sync::weaken::check(super::$model);
-        }
-    } )* };
-}
+use squall_sys::models;
 models!(
     wait_light,
     wait_fenced,

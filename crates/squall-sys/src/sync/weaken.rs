@@ -112,3 +112,46 @@ pub fn twin(site: Site, masks: &[Site], test: &str) {
     assert!(holds(masks), "{test} fails although only the masks {masks:?} are weakened");
     assert!(!holds(&[masks, &[site]].concat()), "{test} still passes although {site:?} is weakened");
 }
+
+/// Not public: makes a test `MODEL::holds` of each of these models. With `within N:` an execution has at
+/// most N preemptions. The last form takes the path of the module, and for each model sites of its `sites`;
+/// a test `MODEL::fails_when_weakened` checks the [`twin`] of each site. In a build without models, the
+/// tests of that form run each model once.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! models {
+    (within $preemptions:literal: $($model:ident $(,)?)*) => {$(
+        mod $model {
+            #[test]
+            fn holds() {
+                $crate::sync::weaken::check_within($preemptions, super::$model);
+            }
+        }
+    )*};
+    ($module:literal: $($model:ident: $($site:ident),*;)*) => {$(
+        mod $model {
+            #[test]
+            fn holds() {
+                #[cfg(any(loom, squall_model))]
+                $crate::sync::weaken::check(super::$model);
+                #[cfg(not(any(loom, squall_model)))]
+                super::$model();
+            }
+
+            #[cfg(loom)]
+            #[test]
+            fn fails_when_weakened() {
+                let test = concat!($module, "::", stringify!($model), "::holds");
+                $($crate::sync::weaken::twin(super::sites::$site, &[], test);)*
+            }
+        }
+    )*};
+    ($($model:ident $(,)?)*) => {$(
+        mod $model {
+            #[test]
+            fn holds() {
+                $crate::sync::weaken::check(super::$model);
+            }
+        }
+    )*};
+}

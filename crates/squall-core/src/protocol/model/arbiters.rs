@@ -5,8 +5,8 @@ use squall_sys::sync::thread;
 use std::ptr::NonNull;
 
 use super::swaps::{Outcome, Swap, call, mediator};
+use super::twins;
 use super::world::{Name, Sent, ThingRef, free_leaked, ignore_outcome, leak, run_both};
-use super::{models, twins};
 use crate::protocol::mediation::{Attach, Settled, attach, detach, relieve, settle};
 use crate::protocol::mediator::{Mediator, Phase};
 #[cfg(loom)]
@@ -175,6 +175,7 @@ fn swap_of_an_arbitrated_against_destroy() {
     swap_of_an_arbitrated(true);
 }
 
+use squall_sys::models;
 models!(
     arbitration_against_calls,
     arbitration_against_destroy,

@@ -10,8 +10,8 @@ use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::thread;
 use std::ptr;
 
+use super::twins;
 use super::world::{Body, Sent, World, free_leaked, leak, run_both};
-use super::{models, twins};
 use crate::protocol::drop_queue::DropQueue;
 use crate::protocol::header::{Header, NEW};
 use crate::protocol::id::Id;
@@ -338,6 +338,7 @@ fn meets_while_resumed() {
     unsafe { free_leaked(leaked) };
 }
 
+use squall_sys::models;
 models!(
     holds_on_one,
     holds_on_two,

@@ -11,8 +11,8 @@ use squall_sys::sync::atomic::Ordering;
 use squall_sys::sync::thread;
 use std::ptr::NonNull;
 
+use super::twins;
 use super::world::{Body, Name, Sent, ThingRef, World, free_leaked, ignore_outcome, leak, run_both};
-use super::{models, twins};
 use crate::protocol::header::Header;
 use crate::protocol::mediation::{Attach, Settled, ask, attach, leave, settle};
 use crate::protocol::mediator::{Admission, Mediator, Phase};
@@ -689,6 +689,7 @@ fn two_swaps() {
     });
 }
 
+use squall_sys::models;
 models!(
     counted_swap_first,
     counted_calls_first,
