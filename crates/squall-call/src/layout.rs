@@ -151,6 +151,22 @@ impl Slot {
         self.at + 36
     }
 
+    /// Returns the offsets of all words, in their order.
+    pub const fn words(self) -> [usize; 10] {
+        [
+            self.call(),
+            self.reply(),
+            self.worker_cpu(),
+            self.caller_cpu(),
+            self.object(),
+            self.generation(),
+            self.method(),
+            self.length(),
+            self.status(),
+            self.reply_length(),
+        ]
+    }
+
     /// Offset of data of this length in bytes: inline if it fits there, else in the slot's bulk area if it
     /// fits there.
     ///
@@ -205,18 +221,7 @@ mod tests {
         let mut parts = Vec::new();
         for index in 0..regions * REGION_SLOTS {
             let slot = Slot::new(index, regions).unwrap();
-            let words = [
-                slot.call(),
-                slot.reply(),
-                slot.worker_cpu(),
-                slot.caller_cpu(),
-                slot.object(),
-                slot.generation(),
-                slot.method(),
-                slot.length(),
-                slot.status(),
-                slot.reply_length(),
-            ];
+            let words = slot.words();
             assert!(words.iter().all(|at| at.is_multiple_of(4) && at / 64 == slot.call() / 64));
             parts.extend(words.map(|at| (at, 4)));
             let inline = slot.data(INLINE_BYTES as u32).unwrap();

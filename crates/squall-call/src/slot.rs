@@ -81,7 +81,7 @@ pub(crate) enum State {
     Other = 6,
 }
 
-/// The number of a call in its slot. It wraps at 2^30.
+/// The number of a call in its slot. It wraps at 2^29.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Number(u32);
 

@@ -225,7 +225,7 @@ impl Watch {
             state.called = Some((token, thread::current().id()));
             source
         };
-        // A panic of the users' code, in the drop of a value, ends the source alone.
+        // A panic ends the source alone.
         let next = catch_unwind(AssertUnwindSafe(|| what(source))).unwrap_or(Next::End);
         lock(&self.state, LIST).called = None;
         self.returned.notify_all();
@@ -237,15 +237,7 @@ impl Watch {
     /// Looks at the ended sources. Returns whether some are left, or `None` if the thread ends.
     fn drain(&self) -> Option<bool> {
         let ended = std::mem::take(&mut lock(&self.state, LIST).ended);
-        let mut left = Vec::new();
-        for source in ended {
-            if source.drained() {
-                // The drop of a user's value may panic. That ends the value alone.
-                let _ = catch_unwind(AssertUnwindSafe(|| drop(source)));
-            } else {
-                left.push(source);
-            }
-        }
+        let left: Vec<_> = ended.into_iter().filter(|source| !source.drained()).collect();
         let mut state = lock(&self.state, LIST);
         state.ended.extend(left);
         if state.ended.is_empty() && state.sources.is_empty() && state.ending == 0 {

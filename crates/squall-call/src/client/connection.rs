@@ -136,7 +136,7 @@ impl Connection {
         lock(&ALL, "the list of imports").iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Number of calls made. It wraps for each slot at 2^30.
+    /// Number of calls made. It wraps for each slot at 2^29.
     pub(crate) fn calls(&self) -> u64 {
         let of_slot = |region: &Region, at| u64::from(region.number(at).get());
         self.regions

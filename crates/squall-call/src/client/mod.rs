@@ -240,7 +240,7 @@ pub struct ImportInfo {
     pub uid: Option<u32>,
     /// Whether that process still serves it.
     pub is_connected: bool,
-    /// The number of calls made. It wraps for each slot at 2^30.
+    /// The number of calls made. It wraps for each slot at 2^29.
     pub calls: u64,
 }
 

@@ -21,7 +21,8 @@
 
 use squall_machine::Vp;
 use squall_sys::affinity;
-use squall_sys::sync::atomic::{AtomicUsize, Ordering};
+use squall_sys::panics::{drop_payload, end_panic};
+use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use squall_sys::sync::{Condvar, Mutex, MutexGuard, OnceLock, StdArc as Arc, lock, thread};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -49,13 +50,13 @@ const NESTED_SHARE: usize = 4;
 struct Job {
     client: Arc<Client>,
     slot: u32,
-    /// The processor on which to serve the slot, if there is a preferred one.
-    processor: Option<usize>,
+    /// The VP on which to serve the slot, if there is a preferred one.
+    vp: Option<Vp>,
 }
 
 /// A worker that waits for work.
 struct Idle {
-    processor: Option<usize>,
+    vp: Option<Vp>,
     job: Mutex<Option<Job>>,
     given: Condvar,
 }
@@ -76,9 +77,9 @@ struct Pool {
 static POOL: OnceLock<Mutex<Pool>> = OnceLock::new();
 /// Wakes the reserved worker.
 static RESERVE: Condvar = Condvar::new();
-/// Number of slots that waited for a thread when they came, not for their client's share. While it is not
-/// zero, workers leave their slots early.
-static STARVED: AtomicUsize = AtomicUsize::new(0);
+/// Whether a slot waits for a thread, not for its client's share. Workers leave their slots early then.
+/// Changed with the pool locked.
+static STARVED: AtomicBool = AtomicBool::new(false);
 
 fn pool() -> MutexGuard<'static, Pool> {
     lock(POOL.get_or_init(Mutex::default), "the pool of workers")
@@ -110,27 +111,25 @@ pub(crate) fn count() -> (usize, usize) {
 /// Sends a worker to a slot, unless one is there.
 pub(super) fn send(client: &Arc<Client>, slot: u32) {
     if client.desk(slot).ask() {
-        place(Job { client: client.clone(), slot, processor: processor_for(client, slot) });
+        place(Job { client: client.clone(), slot, vp: vp_for(client, slot) });
     }
 }
 
-/// Returns the processor on which to serve a slot's calls, if this process may run there. In a virtual
-/// topology it is a virtual processor.
-fn processor_for(client: &Client, slot: u32) -> Option<usize> {
+/// Returns the VP on which to serve a slot's calls, if this process may run there.
+fn vp_for(client: &Client, slot: u32) -> Option<Vp> {
     let machine = squall_machine::machine();
     if machine.is_virtual() {
-        // The caller's virtual processor, as far as this process has one of that number.
-        let region = slot / REGION_SLOTS;
-        return machine.vps().contains(Vp::new(region)).then_some(region as usize);
+        // The caller's VP, as far as this process has one of that number.
+        return Some(Vp::new(slot / REGION_SLOTS)).filter(|vp| machine.vps().contains(*vp));
     }
     let wanted = match &client.exported.settings.processors {
-        Some(processors) => processors.get(slot as usize % processors.len().max(1)).copied(),
+        Some(processors) => Some(processors[slot as usize % processors.len()]),
         // Another user does not choose where threads of this process run.
         None if client.peer.is_some_and(|peer| peer.uid != own_user()) => None,
         None => client.segment().slot(slot).caller_cpu(),
     };
-    let vp = u32::try_from(wanted?).ok()?;
-    machine.allowance().usable().contains(Vp::new(vp)).then_some(wanted?)
+    let vp = Vp::new(u32::try_from(wanted?).ok()?);
+    machine.allowance().usable().contains(vp).then_some(vp)
 }
 
 /// Whether one more worker may serve the client in this slot (I3).
@@ -150,9 +149,7 @@ fn place(job: Job) {
     if !may_have_worker(&job.client, &share, job.slot) {
         let served = share.served.clone();
         drop(share);
-        // Relaxed: changed with the pool locked, and `make_look` tells the workers (`slot/I5`).
-        let is_first = job.client.wanted.fetch_add(1, Ordering::Relaxed) == 0;
-        pool.wait(&job);
+        let is_first = pool.wait(&job);
         drop(pool);
         // Workers that wait for calls of this client leave, and take the waiting slot. They were told
         // already if other slots wait.
@@ -163,19 +160,9 @@ fn place(job: Job) {
     }
     share.served.push(job.slot);
     drop(share);
-    let Some(job) = pool.start(job) else { return };
-    // No thread can be started, and all are in use.
-    share_of_starved(&mut pool, job);
-}
-
-#[cold]
-fn share_of_starved(pool: &mut Pool, job: Job) {
-    share(&job.client).served.retain(|slot| *slot != job.slot);
-    // Relaxed: changed with the pool locked. Workers look at them when they would sleep.
-    job.client.wanted.fetch_add(1, Ordering::Relaxed);
-    STARVED.fetch_add(1, Ordering::Relaxed);
-    pool.wait(&job);
-    RESERVE.notify_one();
+    if let Some(job) = pool.start(job) {
+        pool.starve(&job);
+    }
 }
 
 /// Lets the workers of these slots look at the server's state.
@@ -188,14 +175,12 @@ fn make_look(client: &Client, served: &[u32]) {
 impl Pool {
     /// Gives a job to an idle worker, or to a new one; returns it if both are missing.
     fn start(&mut self, job: Job) -> Option<Job> {
-        if let Some(at) = self.idle.iter().position(|idle| idle.processor == job.processor) {
+        if let Some(at) = self.idle.iter().position(|idle| idle.vp == job.vp) {
             self.idle.swap_remove(at).give(job);
             return None;
         }
         if self.workers < LIMIT {
-            let name = job
-                .processor
-                .map_or("squall-call-any".into(), |processor| format!("squall-call-{processor}"));
+            let name = job.vp.map_or("squall-call-any".into(), |vp| format!("squall-call-{}", vp.index()));
             let given = job.clone();
             if thread::Builder::new().name(name).spawn(move || work(given)).is_ok() {
                 self.workers += 1;
@@ -211,14 +196,27 @@ impl Pool {
         }
     }
 
-    /// Lets a slot wait (I2).
-    fn wait(&mut self, job: &Job) {
+    /// Lets a slot wait: no thread can be started, and all are in use.
+    #[cold]
+    fn starve(&mut self, job: &Job) {
+        share(&job.client).served.retain(|slot| *slot != job.slot);
+        // Relaxed: workers look at it when they would sleep.
+        STARVED.store(true, Ordering::Relaxed);
+        self.wait(job);
+        RESERVE.notify_one();
+    }
+
+    /// Lets a slot wait (I2). Returns whether no other slot of the client does.
+    fn wait(&mut self, job: &Job) -> bool {
         let mut share = share(&job.client);
         share.waiting.push_back(job.slot);
+        // Relaxed: changed with the pool locked, and `make_look` tells the workers (`slot/I5`).
+        let is_first = job.client.wanted.fetch_add(1, Ordering::Relaxed) == 0;
         if !share.is_listed {
             share.is_listed = true;
             self.waiting.push_back(job.client.clone());
         }
+        is_first
     }
 
     /// Takes a waiting slot of the first client that may have another worker. The clients take turns.
@@ -243,11 +241,12 @@ impl Pool {
                 self.waiting.push_back(client.clone());
             }
             if may {
-                let _ = STARVED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-                let processor = processor_for(&client, slot);
-                return Some(Job { client, slot, processor });
+                let vp = vp_for(&client, slot);
+                return Some(Job { client, slot, vp });
             }
         }
+        // Relaxed: as in `starve`. The slots that wait now wait for their clients' shares.
+        STARVED.store(false, Ordering::Relaxed);
         None
     }
 }
@@ -289,18 +288,7 @@ fn retire(mut pool: MutexGuard<'_, Pool>, values: Values) {
 /// Drops the values that wait for it. A panic of a drop ends that value alone.
 fn drop_retired() {
     let all = std::mem::take(&mut pool().retired);
-    for value in all.into_iter().flatten() {
-        drop_quietly(value);
-    }
-}
-
-fn drop_quietly<T>(value: T) {
-    // The drop of the panic's payload may panic, too.
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value)))
-        && let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload)))
-    {
-        std::mem::forget(again);
-    }
+    all.into_iter().flatten().for_each(|value| end_panic(|| drop(value)));
 }
 
 /// The body of a worker.
@@ -309,7 +297,7 @@ fn work(first: Job) {
     let mut next = Some(first);
     let mut buffer = vec![0; BULK_BYTES].into_boxed_slice();
     while let Some(job) = next {
-        place.go_to(job.processor);
+        place.go_to(job.vp);
         serve(&job, &mut buffer, false);
         drop_retired();
         next = after(job);
@@ -322,7 +310,7 @@ fn after(job: Job) -> Option<Job> {
     if let Some(next) = pool.next() {
         return Some(next);
     }
-    let idle = Arc::new(Idle { processor: job.processor, job: Mutex::new(None), given: Condvar::new() });
+    let idle = Arc::new(Idle { vp: job.vp, job: Mutex::new(None), given: Condvar::new() });
     pool.idle.push(idle.clone());
     drop(pool);
     drop(job);
@@ -392,44 +380,35 @@ fn serve_as_reserve() {
         let mut pool = leave(&job);
         if stays {
             // The next call of this slot has come. It waits for its turn.
-            job.client.wanted.fetch_add(1, Ordering::Relaxed);
-            pool.wait(&job);
+            let _ = pool.wait(&job);
         }
     }
 }
 
-/// The processors on which a worker may run.
+/// The place where a worker runs.
 #[derive(Default)]
 struct Place {
-    pinned: Option<usize>,
-    /// The processors for a job without a preferred one.
+    vp: Option<Vp>,
+    /// The processors for a job without a preferred VP.
     all: Option<Vec<usize>>,
 }
 
 impl Place {
-    fn go_to(&mut self, processor: Option<usize>) {
-        if self.pinned == processor {
-            return;
-        }
-        if squall_machine::machine().is_virtual() {
-            if let Some(vp) = processor.and_then(|processor| u32::try_from(processor).ok())
-                && Vp::assign_current(Vp::new(vp)).is_ok()
-            {
-                self.pinned = processor;
-            }
+    fn go_to(&mut self, vp: Option<Vp>) {
+        if self.vp == vp {
             return;
         }
         if self.all.is_none() {
             self.all = affinity::allowed().ok();
         }
-        let moved = match (processor, &self.all) {
-            (Some(processor), _) => affinity::restrict_to(&[processor]),
-            (None, Some(all)) => affinity::restrict_to(all),
-            (None, None) => return,
+        let moved = match (vp, &self.all) {
+            (Some(vp), _) => Vp::__move_current(vp),
+            (None, Some(all)) => affinity::restrict_to(all).is_ok(),
+            (None, None) => false,
         };
-        // Where the kernel refuses, the worker serves from where it is.
-        if moved.is_ok() {
-            self.pinned = processor;
+        // If that failed, the worker serves from where it is.
+        if moved {
+            self.vp = vp;
         }
     }
 }
@@ -493,7 +472,7 @@ impl Work<'_> {
             Ok(Ok(())) => (status::DONE, sink.written()),
             Ok(Err(code)) => (code, 0),
             Err(payload) => {
-                drop_quietly(payload);
+                drop_payload(payload);
                 (status::PANICKED, 0)
             }
         }
@@ -511,7 +490,7 @@ impl Service for Work<'_> {
     fn next(&self) -> Next {
         if !self.client.is_connected() {
             Next::End
-        } else if self.client.wanted.load(Ordering::Relaxed) != 0 || STARVED.load(Ordering::Relaxed) != 0 {
+        } else if self.client.wanted.load(Ordering::Relaxed) != 0 || STARVED.load(Ordering::Relaxed) {
             Next::Leave
         } else {
             Next::Wait

@@ -92,20 +92,8 @@ const VALUES: [u32; 14] =
 fn hostile_values_in_each_word_of_a_call_are_answers_or_the_end_of_the_connection() {
     let object = shop();
     let slot = Slot::new(17, REGIONS).unwrap();
-    let words = [
-        slot.call(),
-        slot.reply(),
-        slot.worker_cpu(),
-        slot.caller_cpu(),
-        slot.object(),
-        slot.generation(),
-        slot.method(),
-        slot.length(),
-        slot.status(),
-        slot.reply_length(),
-    ];
     let (mut answers, mut ends) = (0, 0);
-    for word in words {
+    for word in slot.words() {
         for value in VALUES {
             let client = Client::connect(&object);
             client.prepare(slot);
