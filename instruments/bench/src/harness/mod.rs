@@ -157,10 +157,13 @@ fn calibrate<'env>(pool: &Pool<'_, 'env>, entrant: &mut Entrant<'env>, scale: Sc
         while walls.len() < CALIBRATION_SLICES {
             let slice = pool.slice(entrant.subject, scale, ops, 0);
             entrant.total_ops += slice.total_ops;
-            walls.push(slice.wall_ns.max(1.0));
-            if slice.wall_ns * 8.0 < slice_ns {
+            let wall_ns = slice.wall_ns.max(1.0);
+            if wall_ns * 8.0 < slice_ns {
+                // The number is too small. A longer slice before this one was preempted, or was the first.
+                walls = vec![wall_ns];
                 break;
             }
+            walls.push(wall_ns);
         }
         let factor = slice_ns / median(&walls);
         ops = ((ops as f64 * factor.clamp(0.05, 32.0)) as u64).max(1);
