@@ -115,7 +115,7 @@ fn run(run: &Run) -> Result<Report, Violation> {
     let object: Owned<dyn Account> = squall::shared(Keeper(ledger));
     // Makes everything that a first connection makes once.
     first_connection(&world, object.handle())?;
-    let before = settled();
+    let before = settle(|now| now.mappings == 0);
     let exported = export(object.handle(), &world.name).map_err(cannot("export"))?;
     thread::scope(|scope| {
         scope.spawn(|| change_rights(&world, &exported));
@@ -182,34 +182,27 @@ fn footprint() -> Footprint {
     }
 }
 
-/// The footprint without a connection.
-fn settled() -> Footprint {
-    let mut last = footprint();
+/// Looks until the footprint is `small`, and returns the last one. Dropped objects end meanwhile, also
+/// where no thread reclaims.
+fn settle(small: impl Fn(&Footprint) -> bool) -> Footprint {
+    let mut now = footprint();
     for _ in 0..LOOKS {
-        if last.mappings == 0 {
+        if small(&now) {
             break;
         }
-        look_again();
-        last = footprint();
+        let _ = squall_rcu::barrier();
+        thread::sleep(BETWEEN_LOOKS);
+        now = footprint();
     }
-    last
-}
-
-/// Lets dropped objects end, also where no thread reclaims, and gives the other threads time.
-fn look_again() {
-    let _ = squall_rcu::barrier();
-    thread::sleep(BETWEEN_LOOKS);
+    now
 }
 
 /// Waits until the process has no trace of the run.
 fn await_clean(before: Footprint) -> Result<(), String> {
-    let mut now = footprint();
-    for _ in 0..LOOKS {
-        if now.descriptors <= before.descriptors && now.mappings <= before.mappings {
-            return Ok(());
-        }
-        look_again();
-        now = footprint();
+    let clean = |now: &Footprint| now.descriptors <= before.descriptors && now.mappings <= before.mappings;
+    let now = settle(clean);
+    if clean(&now) {
+        return Ok(());
     }
     Err(format!("{now:?} remain after the run, {before:?} were there before"))
 }
