@@ -4,19 +4,15 @@
 //!   descriptors of the serving end of a connection. A thread of its own serves that connection.
 //! - I2. It ends when the other end of the socket is closed: by us, or because this process ended in any way.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recvmsg, sendmsg, shutdown,
-    socketpair,
-};
+use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Signal, set_parent_process_death_signal};
+use squall::call::socket::{self, Packet};
 
 use crate::env;
 use crate::ours_machine::{assign_vp, is_virtual, processors_count};
@@ -27,8 +23,8 @@ use crate::rivals::calls::{Form, ServerEnd, Transport};
 pub const CALL_SERVER: &str = "__call-server";
 /// Most bytes of an order.
 const ORDER_BYTES: usize = 256;
-/// Most descriptors of an order.
-const ORDER_FDS: usize = 2;
+/// Time to wait for a message: longer than any bench.
+const PATIENCE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// The first message of the serving process.
 const READY: &str = "ready";
 
@@ -85,8 +81,7 @@ pub(super) enum Server {
 impl Server {
     /// Starts the serving process, and waits until it takes orders.
     pub(super) fn start() -> io::Result<Server> {
-        let (orders, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (orders, theirs) = socket::pair()?;
         let child = Command::new(std::env::current_exe()?)
             .arg(CALL_SERVER)
             .stdin(Stdio::from(theirs))
@@ -165,42 +160,19 @@ pub fn call_server() -> io::Result<()> {
 
 fn send(socket: impl AsFd, text: &str, fds: &[OwnedFd]) -> io::Result<()> {
     let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(ORDER_FDS))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&fds)) {
-        return Err(io::Error::other("an order has too many descriptors"));
-    }
-    let sent = sendmsg(socket, &[IoSlice::new(text.as_bytes())], &mut control, SendFlags::NOSIGNAL)?;
-    if sent == text.len() { Ok(()) } else { Err(io::Error::other("an order was cut")) }
+    socket::send_until(socket.as_fd(), text.as_bytes(), &fds, Instant::now() + PATIENCE)
 }
 
 /// Receives a message. Returns `None` after the other end was closed.
 fn receive(socket: impl AsFd) -> io::Result<Option<(String, Vec<OwnedFd>)>> {
     let mut bytes = [0; ORDER_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(ORDER_FDS))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(&mut bytes)];
-    let got = loop {
-        match recvmsg(&socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::CONNRESET) => return Ok(None),
-            other => break other?,
-        }
+    let packet = match socket::receive_until(socket.as_fd(), &mut bytes, Instant::now() + PATIENCE) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+        other => other?,
     };
-    if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        return Err(io::Error::other("a message was cut"));
-    }
-    let mut fds = Vec::new();
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(received) = message {
-            fds.extend(received);
-        }
-    }
-    if got.bytes == 0 {
-        return Ok(None);
-    }
-    let text = str::from_utf8(&bytes[..got.bytes]).map_err(io::Error::other)?;
-    Ok(Some((text.to_owned(), fds)))
+    let Some(Packet { bytes: length, descriptors }) = packet else { return Ok(None) };
+    let text = str::from_utf8(&bytes[..length]).map_err(io::Error::other)?;
+    Ok(Some((text.to_owned(), descriptors)))
 }
 
 /// Places for threads: the usable processors, or the VPs of a virtual topology. To be called by a thread that
@@ -224,8 +196,7 @@ mod tests {
 
     #[test]
     fn an_order_keeps_its_parts_and_descriptors() {
-        let (here, there) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let (here, there) = socket::pair().unwrap();
         let (reader, writer) = io::pipe().unwrap();
         let end = ServerEnd { fds: vec![reader.into(), writer.into()], name: "a name".to_owned() };
         let transport = super::super::subject::TRANSPORTS[0];
