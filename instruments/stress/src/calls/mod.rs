@@ -287,7 +287,8 @@ fn with_client(world: &World<'_>, rng: &mut Rng) -> Result<(), String> {
         let ran = runs.as_ref().map_or(0, |runs| runs.counts[thread].load(Ordering::Relaxed));
         if !(done..=done + unsure + 1).contains(&ran) {
             return Err(format!(
-                "thread {thread} of a client saw {done} calls return and {unsure} fail, but {ran} ran"
+                "`enter` returned {done} times and failed {unsure} times in thread {thread} of a client, \
+                 but ran {ran} times"
             ));
         }
         count(&world.counts.calls, done);
