@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, PipeReader, PipeWriter, Read, pipe};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
@@ -127,6 +128,12 @@ fn open<T: Shared + 'static>(
     Ok(Box::new(import(ours, open).map_err(io::Error::other)?))
 }
 
+/// Workers stay in their slots. Under emulation a thread may pause for longer than the default, and each new
+/// worker of a slot counts as a further thread that writes its lines.
+fn options() -> ExportOptions {
+    ExportOptions::new().idle(Duration::from_secs(60))
+}
+
 /// Serves an object until its import is dropped.
 fn serve_object<I: ?Sized + Remote>(
     object: Handle<I>,
@@ -159,7 +166,7 @@ impl Root for AnswersEverywhere {
 
 fn serve(_: Form, end: ServerEnd) -> io::Result<()> {
     let object = AnswersEverywhere.create(ClusterSize::Cpu);
-    let mut options = ExportOptions::new();
+    let mut options = options();
     if let Ok(count) = end.name.parse::<usize>() {
         // The slots of a processor follow each other.
         let next: Vec<usize> = (0..count * SLOTS).map(|slot| (slot / SLOTS + 1) % count).collect();
@@ -226,5 +233,5 @@ fn connect_counter(_: bool, start: Start<'_>) -> io::Result<Box<dyn Shared>> {
 
 fn serve_counter<C: Count + 'static>(_: Form, end: ServerEnd) -> io::Result<()> {
     let object = CounterEverywhere(Arc::new(C::new(machine().vp_limit()))).create(ClusterSize::Cpu);
-    serve_object(object.handle(), &ExportOptions::new(), end.fds)
+    serve_object(object.handle(), &options(), end.fds)
 }

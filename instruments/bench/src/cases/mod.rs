@@ -18,6 +18,7 @@ pub(crate) mod lifecycle;
 mod lock;
 pub(crate) mod map;
 pub(crate) mod matmul;
+mod messages;
 pub(crate) mod miss;
 pub(crate) mod monitor;
 mod object_memory;
@@ -69,6 +70,7 @@ static CASES: &[&Case] = &[
     &first_touch::CASE,
     &cluster_size::CASE,
     &matmul::CASE,
+    &messages::CASE,
     &shared_keys::CASE,
     &ship::CASE,
     &serve::CASE,

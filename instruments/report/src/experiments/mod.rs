@@ -2,6 +2,7 @@
 
 mod dpool;
 mod ex_h1;
+mod ex_h3;
 mod ex_h4;
 mod ex_h6;
 mod ex_h7;
@@ -39,6 +40,7 @@ pub const ALL: &[&Experiment] = &[
     &ex_q2::EX_Q2,
     &ex_q7::EX_Q7,
     &ex_h1::EX_H1,
+    &ex_h3::EX_H3,
     &ex_h4::EX_H4,
     &ex_h6::EX_H6,
     &ex_h7::EX_H7,
