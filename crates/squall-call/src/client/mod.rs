@@ -32,7 +32,7 @@ use port::Imported;
 /// [`ImportError`]: no process exports that name, the interface differs, or the server refuses.
 /// Waits at most five seconds for the server's answer. Limits of calls do not change that.
 /// # Cost
-/// A connection: a socket, a mapping with 136 KiB of addresses for each processor (touched when used), and
+/// A connection: a socket, a mapping with 140 KiB of addresses for each processor (touched when used), and
 /// the thread `squall-calls`, one for all connections of the process.
 /// # Source
 /// Gamsa et al. 1999, §6: an object of another address space is called like one's own.
