@@ -40,7 +40,8 @@ mod watch;
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use client::{
-    ImportError, ImportInfo, ImportOptions, disconnect, import, import_from, imports, with_deadline,
+    ImportError, ImportInfo, ImportOptions, RenewableImport, disconnect, import, import_from, imports,
+    with_deadline,
 };
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use frames::{FrameError, Refusal};

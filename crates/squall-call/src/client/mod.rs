@@ -2,8 +2,10 @@
 
 mod connection;
 mod port;
+mod renewable;
 
 pub use port::{Port, with_deadline};
+pub use renewable::RenewableImport;
 
 use squall_core::{Handle, Id, InterfaceOf, Owned, Root};
 use squall_machine::ClusterSize;

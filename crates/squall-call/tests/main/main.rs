@@ -6,6 +6,7 @@ mod hostile;
 mod inside;
 mod limits;
 mod processes;
+mod renewable;
 
 /// The hidden modules of the façade, which the attribute `#[interface]` names.
 mod facade {
