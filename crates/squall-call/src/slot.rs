@@ -26,13 +26,14 @@
 //!   because the desk is private memory of the server.
 //! - I4. Arguments are written before `Issued`, and read after `Runs`. The result is written before the
 //!   answer, and read after it.
-//! - I5. A worker sleeps only if the word did not change since it looked at the state of the server. The
-//!   thread that changes that state changes the word afterwards ([`Words::make_look`]).
+//! - I5. A worker looks at the state of the server while the word says `Runs`, and sleeps or leaves only if
+//!   the word did not change since. The thread that changes that state exchanges the word afterwards
+//!   ([`Words::make_look`]). So the worker looks again, or it finds the change when the call has run.
 //!
 //! Progress: each exchange is lock-free. A killed worker leaves the caller asleep until its watcher wakes it.
 //! Source: Gamsa et al. 1999, §6 (TO-15 to TO-17): a call is a hand-off to a worker that waits at the port.
 
-use squall_sys::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use squall_sys::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use squall_sys::sync::weaken::Site;
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ pub(crate) mod sites {
     use super::Site;
     /// The Release of [`Words::issue`](super::Words::issue). Partner: [`ARGUMENTS`].
     pub(crate) const ISSUE: Site = Site(224);
-    /// The Acquire of [`Words::look`](super::Words::look). Partner: [`ISSUE`].
+    /// The Acquire of [`Words::begin`](super::Words::begin). Partners: [`ISSUE`] and [`TOLD`].
     pub(crate) const ARGUMENTS: Site = Site(225);
     /// The Release of [`Words::answer`](super::Words::answer). Partner: [`RESULT`].
     pub(crate) const ANSWER: Site = Site(226);
@@ -62,6 +63,11 @@ pub(crate) mod sites {
     pub(crate) const CLAIM: Site = Site(236);
     /// The change of the word by [`Words::make_look`](super::Words::make_look) (I5).
     pub(crate) const LOOK: Site = Site(237);
+    /// The exchange by which a worker says that it is awake (I5).
+    pub(crate) const AWAKE: Site = Site(239);
+    /// The Release of [`Words::make_look`](super::Words::make_look). Partners: the Acquires of the worker's
+    /// exchanges.
+    pub(crate) const TOLD: Site = Site(240);
 }
 
 /// Bits of the word `call` below the number.
@@ -138,7 +144,7 @@ const CALLER_SLEEPS: u32 = 1;
 
 /// The way to sleep on a word, and to wake its sleeper.
 pub(crate) trait Sleep {
-    /// Sleeps while `word` holds `expected`. May return early.
+    /// Sleeps while `word` holds `expected`, for `limit` at most. May return early.
     fn sleep(&self, word: &AtomicU32, expected: u32, limit: Option<Duration>);
     /// Wakes the sleeper of `word`.
     fn wake(&self, word: &AtomicU32);
@@ -163,7 +169,7 @@ pub(crate) struct Words<'a> {
 impl Words<'_> {
     /// Caller: publishes the call `number`. Its arguments are written.
     pub(crate) fn issue(self, number: Number, sleep: &impl Sleep) -> Issued {
-        // Release: the arguments, for `look` (I4). The state comes in the same step (I1).
+        // Release: the arguments, for `begin` (I4). The state comes in the same step (I1).
         let old = self.call.swap(number.with(State::Issued), sites::ISSUE.order(Ordering::Release));
         match Seen(old).state() {
             State::Absent => return Issued::Absent,
@@ -220,9 +226,8 @@ impl Words<'_> {
 
     /// Worker: looks at the slot.
     pub(crate) fn look(self) -> Seen {
-        // Acquire: the arguments, from `issue` (I4). It also pairs with the Release of `make_look`: the
-        // state of the server is then up to date (I5).
-        Seen(self.call.load(sites::ARGUMENTS.order(Ordering::Acquire)))
+        // Relaxed: `begin` and `awake` exchange the word, and order it.
+        Seen(self.call.load(Ordering::Relaxed))
     }
 
     /// Worker: begins the call that it has seen. Returns whether it succeeded (I2).
@@ -231,10 +236,21 @@ impl Words<'_> {
             self.call.store(seen.with(State::Runs), Ordering::Relaxed);
             return true;
         }
-        // Relaxed: `look` read the same value, and has ordered the arguments.
-        self.call
-            .compare_exchange(seen.0, seen.with(State::Runs), Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+        // Acquire: the arguments, from `issue` (I4). It also pairs with the Release of `make_look` (I5).
+        let order = sites::ARGUMENTS.order(Ordering::Acquire);
+        self.call.compare_exchange(seen.0, seen.with(State::Runs), order, Ordering::Relaxed).is_ok()
+    }
+
+    /// Worker: says that it is awake, and about to look at the state of the server (I5). Returns the word, or
+    /// `None` if it has changed.
+    pub(crate) fn awake(self, seen: Seen) -> Option<Seen> {
+        if seen.state() == State::Runs || sites::AWAKE.is_weak() {
+            return Some(seen);
+        }
+        let runs = seen.with(State::Runs);
+        // Acquire: pairs with the Release of `make_look`.
+        let done = self.call.compare_exchange(seen.0, runs, Ordering::Acquire, Ordering::Relaxed);
+        done.is_ok().then_some(Seen(runs))
     }
 
     /// Worker: publishes the answer to the call that it has begun. The result is written.
@@ -246,12 +262,13 @@ impl Words<'_> {
         }
     }
 
-    /// Worker: sleeps until the word is another than `seen`, or until `limit` passes.
-    pub(crate) fn sleep_for_call(self, seen: Seen, limit: Option<Duration>, sleep: &impl Sleep) {
+    /// Worker: sleeps until the word is another than `seen`. There is no time limit: the server wakes a
+    /// worker without calls ([`Words::rouse`]).
+    pub(crate) fn sleep_for_call(self, seen: Seen, sleep: &impl Sleep) {
         let marked = if sites::WORKER_SLEEPS.is_weak() { seen.0 } else { seen.with(State::Sleeps) };
         // Relaxed: the state orders no data. The next exchange of the word sees it, or came first.
         if self.call.compare_exchange(seen.0, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            sleep.sleep(self.call, marked, limit);
+            sleep.sleep(self.call, marked, None);
         }
     }
 
@@ -266,23 +283,31 @@ impl Words<'_> {
     pub(crate) fn make_look(self, sleep: &impl Sleep) {
         loop {
             let seen = Seen(self.call.load(Ordering::Relaxed));
-            match seen.state() {
-                State::Runs | State::Sleeps | State::Withdrawn | State::Other => {}
-                // The worker looks anyway, or there is none.
-                State::Issued | State::Look | State::Absent => return,
-            }
+            let (looks, sleeps) = match seen.state() {
+                State::Sleeps | State::Withdrawn | State::Other => (seen.with(State::Look), true),
+                State::Runs => (seen.with(State::Look), false),
+                // The worker will exchange the word, or there is none. This exchange is for the order alone.
+                State::Issued | State::Look | State::Absent => (seen.0, false),
+            };
             if sites::LOOK.is_weak() {
                 return sleep.wake(self.call);
             }
-            // Release: pairs with the Acquire of `look`.
-            let looks = seen.with(State::Look);
-            if self.call.compare_exchange(seen.0, looks, Ordering::Release, Ordering::Relaxed).is_ok() {
-                if seen.state() != State::Runs {
+            // Release: pairs with the Acquire of the worker's next exchange (`begin`, `awake`).
+            let order = sites::TOLD.order(Ordering::Release);
+            if self.call.compare_exchange(seen.0, looks, order, Ordering::Relaxed).is_ok() {
+                if sleeps {
                     sleep.wake(self.call);
                 }
                 return;
             }
         }
+    }
+
+    /// Server: as [`make_look`](Self::make_look), and wakes the worker also if the peer has changed the word
+    /// without a wake-up.
+    pub(crate) fn rouse(self, sleep: &impl Sleep) {
+        self.make_look(sleep);
+        sleep.wake(self.call);
     }
 }
 
@@ -292,6 +317,10 @@ pub(crate) struct Desk {
     state: AtomicU8,
     /// Number of calls served. Only the worker of the slot writes it.
     served: AtomicU32,
+    /// The number of calls at the last [`Desk::tick`].
+    ticked: AtomicU32,
+    /// Whether the worker has served no call for a while.
+    is_idle: AtomicBool,
 }
 
 /// No worker has the slot.
@@ -303,7 +332,12 @@ const ASKED: u8 = 2;
 
 impl Desk {
     pub(crate) fn new() -> Desk {
-        Desk { state: AtomicU8::new(FREE), served: AtomicU32::new(0) }
+        Desk {
+            state: AtomicU8::new(FREE),
+            served: AtomicU32::new(0),
+            ticked: AtomicU32::new(0),
+            is_idle: AtomicBool::new(false),
+        }
     }
 
     /// Notes that the caller asks for a worker. Returns true if one must be sent, for which the slot is then
@@ -353,7 +387,24 @@ impl Desk {
     }
 
     fn count(&self) {
+        // Relaxed: the worker alone writes the count, and a late look at the flag costs a wake-up.
         self.served.store(self.served().wrapping_add(1), Ordering::Relaxed);
+        self.is_idle.store(false, Ordering::Relaxed);
+    }
+
+    /// Server, in one thread: returns whether the worker has ended no call since the last tick. Then wake it
+    /// by [`Words::rouse`], and it leaves if there is still no call.
+    pub(crate) fn tick(&self) -> bool {
+        let served = self.served();
+        let is_idle = self.ticked.swap(served, Ordering::Relaxed) == served;
+        // Relaxed: `rouse` tells the worker (I5).
+        self.is_idle.store(is_idle, Ordering::Relaxed);
+        is_idle
+    }
+
+    /// Worker: returns whether it has served no call for a while.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_idle.load(Ordering::Relaxed)
     }
 }
 
@@ -363,8 +414,8 @@ pub(crate) trait Service {
     fn run(&self);
     /// Returns the next step of the worker. Called after each look that found no call.
     fn next(&self) -> Next;
-    /// Waits while the word is `seen`, for a while. Returns whether that while has passed.
-    fn wait(&self, words: Words<'_>, seen: Seen) -> bool;
+    /// Waits while the word is `seen`. May return early.
+    fn wait(&self, words: Words<'_>, seen: Seen);
     /// The way to wake the caller.
     fn sleep(&self) -> &impl Sleep;
 }
@@ -397,17 +448,15 @@ pub(crate) fn serve(words: Words<'_>, desk: &Desk, service: &impl Service, once:
             }
             continue;
         }
-        let seen = match service.next() {
-            Next::Wait if service.wait(words, seen) => words.look(),
-            Next::Wait => continue,
-            Next::Leave => seen,
+        let Some(seen) = words.awake(seen) else { continue };
+        match service.next() {
+            Next::Wait => service.wait(words, seen),
+            Next::Leave if words.mark_absent(seen) && desk.leave() => return false,
+            Next::Leave => {}
             Next::End => {
                 while !desk.leave() {}
                 return false;
             }
-        };
-        if seen.state() != State::Issued && words.mark_absent(seen) && desk.leave() {
-            return false;
         }
     }
 }

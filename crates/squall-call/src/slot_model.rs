@@ -1,8 +1,8 @@
 //! Models of a slot, and their twins with one weakened site.
 
 use super::*;
-use squall_sys::sync::atomic::AtomicBool;
 use squall_sys::sync::{Arc, Condvar, Mutex, thread};
+use std::cell::Cell;
 
 /// Sleeping as in the kernel: a wake comes before the comparison, or after the thread sleeps.
 struct Kernel {
@@ -39,8 +39,8 @@ struct Slot {
     /// Number of calls that ran.
     ran: AtomicU32,
     desk: Desk,
-    /// The server wants its workers to leave.
-    wanted: AtomicBool,
+    /// How much the server wants its workers to leave.
+    wanted: AtomicU32,
     callers: Kernel,
     worker: Kernel,
 }
@@ -52,8 +52,10 @@ enum Patience {
     None,
     /// The worker sleeps until something happens, as long as no call ran.
     OneSleep,
-    /// Its time passes at once, between the sign that it sleeps and the sleep.
-    Late,
+    /// The worker wakes up for no reason, between the sign that it sleeps and the sleep, and leaves.
+    Wakes,
+    /// The worker stays until the server wants it to leave by so much.
+    Until(u32),
 }
 
 impl Slot {
@@ -65,7 +67,7 @@ impl Slot {
             result: AtomicU32::new(0),
             ran: AtomicU32::new(0),
             desk: Desk::new(),
-            wanted: AtomicBool::new(false),
+            wanted: AtomicU32::new(0),
             callers: Kernel::new(),
             worker: Kernel::new(),
         })
@@ -83,6 +85,12 @@ impl Slot {
         }
     }
 
+    /// The server wants its worker to leave, a little more than before.
+    fn want(&self) {
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+        self.words().make_look(&self.worker);
+    }
+
     fn await_answer(&self, number: Number) -> u32 {
         while !self.words().answered(number) {
             self.words().sleep_for_answer(number, None, || false, &self.callers);
@@ -92,7 +100,8 @@ impl Slot {
 
     /// A worker that has taken the slot.
     fn work(&self, patience: Patience) {
-        assert!(!serve(self.words(), &self.desk, &Work { slot: self, patience }, false));
+        let work = Work { slot: self, patience, has_slept: Cell::new(false) };
+        assert!(!serve(self.words(), &self.desk, &work, false));
     }
 }
 
@@ -106,6 +115,7 @@ fn worker(slot: &Arc<Slot>, patience: Patience) -> thread::JoinHandle<()> {
 struct Work<'a> {
     slot: &'a Slot,
     patience: Patience,
+    has_slept: Cell<bool>,
 }
 
 /// A sleep of no time.
@@ -124,26 +134,20 @@ impl Service for Work<'_> {
     }
 
     fn next(&self) -> Next {
-        if self.slot.wanted.load(Ordering::Relaxed) {
-            return Next::Leave;
-        }
-        match self.patience {
-            Patience::None => Next::Leave,
-            Patience::OneSleep if self.slot.ran.load(Ordering::Relaxed) > 0 => Next::Leave,
-            Patience::OneSleep | Patience::Late => Next::Wait,
-        }
+        let leaves = match self.patience {
+            Patience::None => true,
+            Patience::OneSleep => self.slot.ran.load(Ordering::Relaxed) > 0,
+            Patience::Wakes => self.has_slept.get(),
+            Patience::Until(wanted) => self.slot.wanted.load(Ordering::Relaxed) >= wanted,
+        };
+        if leaves { Next::Leave } else { Next::Wait }
     }
 
-    fn wait(&self, words: Words<'_>, seen: Seen) -> bool {
+    fn wait(&self, words: Words<'_>, seen: Seen) {
+        self.has_slept.set(true);
         match self.patience {
-            Patience::Late => {
-                words.sleep_for_call(seen, None, &Passed);
-                true
-            }
-            _ => {
-                words.sleep_for_call(seen, None, &self.slot.worker);
-                false
-            }
+            Patience::Wakes => words.sleep_for_call(seen, &Passed),
+            _ => words.sleep_for_call(seen, &self.slot.worker),
         }
     }
 
@@ -179,11 +183,11 @@ fn leaves() {
     assert_eq!(slot.ran.load(Ordering::Relaxed), 2);
 }
 
-/// The time of a worker passes when it has just said that it sleeps.
-fn is_late() {
+/// A worker wakes up for no reason when it has just said that it sleeps.
+fn wakes() {
     let slot = Slot::new();
     slot.call.store(Number::FIRST.with(State::Runs), Ordering::Relaxed);
-    let worker = worker(&slot, Patience::Late);
+    let worker = worker(&slot, Patience::Wakes);
     slot.issue(FIRST, 6);
     assert_eq!(slot.await_answer(FIRST), 7);
     worker.join().unwrap();
@@ -225,20 +229,49 @@ fn is_withdrawn() {
 fn looks() {
     let slot = Slot::new();
     slot.call.store(Number::FIRST.with(State::Runs), Ordering::Relaxed);
-    let worker = worker(&slot, Patience::OneSleep);
-    slot.wanted.store(true, Ordering::Relaxed);
-    slot.words().make_look(&slot.worker);
+    let worker = worker(&slot, Patience::Until(1));
+    slot.want();
     worker.join().unwrap();
+}
+
+/// The state of the server changes again before the worker has looked at the first change.
+fn looks_again() {
+    let slot = Slot::new();
+    slot.call.store(Number::FIRST.with(State::Runs), Ordering::Relaxed);
+    let worker = worker(&slot, Patience::Until(2));
+    slot.want();
+    slot.want();
+    worker.join().unwrap();
+}
+
+/// The server wants its worker to leave while a call comes.
+fn looks_after_a_call() {
+    let slot = Slot::new();
+    slot.call.store(Number::FIRST.with(State::Runs), Ordering::Relaxed);
+    let worker = worker(&slot, Patience::Until(1));
+    let server = thread::spawn({
+        let slot = slot.clone();
+        move || slot.want()
+    });
+    // If the worker has left, the server does not want it any more.
+    if slot.words().issue(FIRST, &slot.worker) == Issued::Absent && slot.desk.ask() {
+        slot.work(Patience::None);
+    }
+    assert_eq!(slot.await_answer(FIRST), 1);
+    worker.join().unwrap();
+    server.join().unwrap();
 }
 
 use squall_sys::models;
 models! { "slot::model":
     hand_off: ISSUE, ARGUMENTS, ANSWER, RESULT, WORKER_SLEEPS, CALLER_SLEEPS;
     leaves: LEFT, AGAIN;
-    is_late: LEFT;
+    wakes: LEFT;
     follows: LEAVE;
     is_withdrawn: CLAIM;
     looks: LOOK;
+    looks_again: AWAKE;
+    looks_after_a_call: TOLD;
 }
 
 #[test]

@@ -6,16 +6,18 @@
 //!
 //! - I1. The thread exists exactly while a source does. [`add`] starts it if needed. So only `add` can fail
 //!   because the system has no thread left.
-//! - I2. The thread wakes only for a descriptor, with one exception: each millisecond it wakes the threads
-//!   that sleep in ended sources, until all have left. One wake-up is not enough: a thread may be about to
-//!   sleep, or the peer may have changed the word that it sleeps on.
+//! - I2. The thread wakes for a descriptor, for a time that a source has asked for, and for the threads that
+//!   sleep in ended sources. It wakes those until all have left: after a millisecond at first, and after
+//!   twice the time at each further try. One wake-up is not enough: a thread may be about to sleep, or the
+//!   peer may have changed the word that it sleeps on.
 //! - I3. Only this thread calls [`Source::ready`], without a lock.
 //!
 //! Source: Gamsa et al. 1999, §6.1 (TO-17): the MetaPort, a port with reserved resources.
 
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use squall_sys::sync::{Condvar, Mutex, OnceLock, StdArc as Arc, lock, thread};
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,17 +36,17 @@ pub(crate) trait Source: Send + Sync {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
     /// Called when a descriptor is readable or closed, and again while it is.
     fn ready(self: Arc<Self>) -> Next;
-    /// The time at which [`limit_passed`](Self::limit_passed) is called once. Asked when the source is added.
-    /// All limits are equally far away.
-    fn limit(&self) -> Option<Instant> {
+    /// The time after which [`tick`](Self::tick) is called, if the source needs it. Asked when the source is
+    /// added, and after each call of `ready` and `tick`. A call that is due earlier stays.
+    fn tick_after(&self) -> Option<Duration> {
         None
     }
-    /// The limit has passed.
-    fn limit_passed(self: Arc<Self>) -> Next {
+    /// The time has passed.
+    fn tick(self: Arc<Self>) -> Next {
         Next::Watch
     }
-    /// The source has ended. Wakes its sleepers, and returns whether all have left. Called
-    /// each millisecond until it returns true.
+    /// The source has ended. Wakes its sleepers, and returns whether all have left. Called again until it
+    /// returns true.
     fn drained(&self) -> bool;
 }
 
@@ -63,16 +65,33 @@ struct Watch {
     returned: Condvar,
 }
 
+struct Watched {
+    source: Arc<dyn Source>,
+    /// The time of its next tick.
+    due: Option<Instant>,
+}
+
+/// An ended source in which threads may sleep.
+struct Ended {
+    source: Arc<dyn Source>,
+    /// The time of the next try to wake them, and the time between the last two tries.
+    at: Instant,
+    step: Duration,
+}
+
+/// The first time between two tries to wake the threads of an ended source, and the longest one.
+const STEPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(128)];
+
 #[derive(Default)]
 struct State {
-    sources: HashMap<u64, Arc<dyn Source>>,
-    ended: Vec<Arc<dyn Source>>,
+    sources: HashMap<u64, Watched>,
+    ended: Vec<Ended>,
     /// Number of sources that have left `sources`, and may still enter `ended`.
     ending: usize,
     last: u64,
     runs: bool,
-    /// Limits of sources, the first one first.
-    limits: VecDeque<(Instant, u64)>,
+    /// The ticks of sources, the next one first. An entry counts only if it is the time of its source.
+    ticks: BinaryHeap<Reverse<(Instant, u64)>>,
     /// The source that is called now, and the thread that calls it.
     called: Option<(u64, thread::ThreadId)>,
 }
@@ -120,12 +139,11 @@ pub(crate) fn add(source: Arc<dyn Source>) -> io::Result<Token> {
         added.push(descriptor);
     }
     drop(added);
-    if let Some(limit) = source.limit() {
-        state.limits.push_back((limit, token));
-    }
-    state.sources.insert(token, source);
+    let after = source.tick_after();
+    state.sources.insert(token, Watched { source, due: None });
+    state.schedule(token, after);
     drop(state);
-    // The thread may sleep without this limit.
+    // The thread may sleep longer.
     watch.ring();
     Ok(Token(token))
 }
@@ -145,6 +163,41 @@ pub(crate) fn end(token: Token) {
 
 const LIST: &str = "the list of watched descriptors";
 
+impl State {
+    /// Notes the next tick of a source.
+    fn schedule(&mut self, token: u64, after: Option<Duration>) {
+        let at = after.and_then(|after| Instant::now().checked_add(after));
+        if let (Some(at), Some(watched)) = (at, self.sources.get_mut(&token))
+            && watched.due.is_none_or(|due| at < due)
+        {
+            watched.due = Some(at);
+            self.ticks.push(Reverse((at, token)));
+        }
+    }
+
+    /// The time of the first tick, and its source.
+    fn first_tick(&mut self) -> Option<(Instant, u64)> {
+        while let Some(Reverse((at, token))) = self.ticks.peek().copied() {
+            if self.sources.get(&token).is_some_and(|watched| watched.due == Some(at)) {
+                return Some((at, token));
+            }
+            self.ticks.pop();
+        }
+        None
+    }
+
+    /// Takes the sources out of the list that are due at `now`.
+    fn take_due(&mut self, now: Instant) -> Vec<u64> {
+        let mut due = Vec::new();
+        while let Some((_, token)) = self.first_tick().filter(|(at, _)| *at <= now) {
+            self.ticks.pop();
+            self.sources.entry(token).and_modify(|watched| watched.due = None);
+            due.push(token);
+        }
+        due
+    }
+}
+
 impl Watch {
     fn ring(&self) {
         // It fails only if it was rung already.
@@ -153,7 +206,7 @@ impl Watch {
 
     fn end(&self, token: u64) {
         let mut state = lock(&self.state, LIST);
-        let Some(source) = state.sources.remove(&token) else { return };
+        let Some(Watched { source, .. }) = state.sources.remove(&token) else { return };
         state.ending += 1;
         source.descriptors().into_iter().for_each(|descriptor| _ = epoll::delete(&self.epoll, descriptor));
         // A source that ends itself in `ready` does not wait for its own return.
@@ -166,16 +219,14 @@ impl Watch {
         let mut state = lock(&self.state, LIST);
         state.ending -= 1;
         if !drained {
-            state.ended.push(source);
+            state.ended.push(Ended { source, at: Instant::now() + STEPS[0], step: STEPS[0] });
         }
     }
 
     fn run(&self) {
         let mut events = Vec::with_capacity(64);
-        let mut draining = false;
         loop {
-            let drains = draining.then_some(Duration::from_millis(1));
-            let limit = self.next_limit().into_iter().chain(drains).min();
+            let Some(limit) = self.next_limit() else { return };
             let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), limit.as_ref()) {
@@ -186,32 +237,24 @@ impl Watch {
             for event in &events {
                 self.tell(event.data.u64(), |source| source.ready());
             }
-            for token in self.passed() {
-                self.tell(token, |source| source.limit_passed());
+            let due = lock(&self.state, LIST).take_due(Instant::now());
+            for token in due {
+                self.tell(token, |source| source.tick());
             }
-            let Some(left) = self.drain() else { return };
-            draining = left;
+            self.drain();
         }
     }
 
-    /// The time until the first limit of a source that still exists.
-    fn next_limit(&self) -> Option<Duration> {
+    /// The time for which to sleep. `None` if nothing is left to watch; then the thread has ended.
+    fn next_limit(&self) -> Option<Option<Duration>> {
         let mut state = lock(&self.state, LIST);
-        while let Some((at, token)) = state.limits.front().copied() {
-            if state.sources.contains_key(&token) {
-                return Some(at.saturating_duration_since(Instant::now()));
-            }
-            state.limits.pop_front();
+        if state.ended.is_empty() && state.sources.is_empty() && state.ending == 0 {
+            state.runs = false;
+            return None;
         }
-        None
-    }
-
-    /// Takes the limits out that have passed.
-    fn passed(&self) -> Vec<u64> {
-        let mut state = lock(&self.state, LIST);
-        let now = Instant::now();
-        let count = state.limits.iter().take_while(|(at, _)| *at <= now).count();
-        state.limits.drain(..count).map(|(_, token)| token).collect()
+        let tick = state.first_tick().map(|(at, _)| at);
+        let first = state.ended.iter().map(|ended| ended.at).chain(tick).min();
+        Some(first.map(|at| at.saturating_duration_since(Instant::now())))
     }
 
     fn tell(&self, token: u64, what: impl FnOnce(Arc<dyn Source>) -> Next) {
@@ -221,30 +264,36 @@ impl Watch {
         }
         let source = {
             let mut state = lock(&self.state, LIST);
-            let Some(source) = state.sources.get(&token).cloned() else { return };
+            let Some(source) = state.sources.get(&token).map(|watched| watched.source.clone()) else {
+                return;
+            };
             state.called = Some((token, thread::current().id()));
             source
         };
         // A panic ends the source alone.
-        let next = catch_unwind(AssertUnwindSafe(|| what(source))).unwrap_or(Next::End);
+        let told = source.clone();
+        let next = catch_unwind(AssertUnwindSafe(|| what(told))).unwrap_or(Next::End);
+        let after = source.tick_after();
         lock(&self.state, LIST).called = None;
         self.returned.notify_all();
         if next == Next::End {
-            self.end(token);
+            return self.end(token);
         }
+        lock(&self.state, LIST).schedule(token, after);
     }
 
-    /// Looks at the ended sources. Returns whether some are left, or `None` if the thread ends.
-    fn drain(&self) -> Option<bool> {
-        let ended = std::mem::take(&mut lock(&self.state, LIST).ended);
-        let left: Vec<_> = ended.into_iter().filter(|source| !source.drained()).collect();
-        let mut state = lock(&self.state, LIST);
-        state.ended.extend(left);
-        if state.ended.is_empty() && state.sources.is_empty() && state.ending == 0 {
-            state.runs = false;
-            return None;
-        }
-        Some(!state.ended.is_empty())
+    /// Wakes the threads of the ended sources that are due.
+    fn drain(&self) {
+        let now = Instant::now();
+        let (due, wait) = std::mem::take(&mut lock(&self.state, LIST).ended)
+            .into_iter()
+            .partition::<Vec<_>, _>(|ended| ended.at <= now);
+        let left = due.into_iter().filter(|ended| !ended.source.drained()).map(|ended| {
+            let step = (ended.step * 2).min(STEPS[1]);
+            Ended { at: now + step, step, ..ended }
+        });
+        let left: Vec<_> = wait.into_iter().chain(left).collect();
+        lock(&self.state, LIST).ended.extend(left);
     }
 }
 

@@ -15,7 +15,7 @@ use std::any::{Any, TypeId};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::exported::Exported;
 use super::workers;
@@ -317,17 +317,23 @@ impl Source for Client {
         }
     }
 
-    fn limit(&self) -> Option<Instant> {
-        Instant::now().checked_add(HELLO)
+    fn tick_after(&self) -> Option<Duration> {
+        match self.open.get() {
+            None => Some(HELLO),
+            Some(_) => workers::needs_ticks(self).then_some(self.exported.settings.idle),
+        }
     }
 
-    fn limit_passed(self: Arc<Self>) -> Next {
-        if self.open.get().is_some() { Next::Watch } else { self.over() }
+    fn tick(self: Arc<Self>) -> Next {
+        if self.open.get().is_none() {
+            return self.over();
+        }
+        workers::tick(&self);
+        Next::Watch
     }
 
     fn drained(&self) -> bool {
         self.dead.store(true, Ordering::Relaxed);
-        workers::end(self);
-        true
+        workers::end(self)
     }
 }

@@ -139,9 +139,11 @@ impl ExportOptions {
         self
     }
 
-    /// The time for which a worker waits for the next call of its slot. By default 200 ms, at most a minute.
+    /// The time for which a worker waits for the next call of its slot. By default 200 ms; at least a
+    /// millisecond, and at most a minute. The worker leaves between one and two such times after its last
+    /// call.
     pub fn idle(mut self, time: Duration) -> ExportOptions {
-        self.settings.idle = time.min(Duration::from_secs(60));
+        self.settings.idle = time.clamp(Duration::from_millis(1), Duration::from_secs(60));
         self
     }
 

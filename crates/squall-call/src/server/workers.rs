@@ -24,7 +24,7 @@ use squall_sys::affinity;
 use squall_sys::panics::{drop_payload, end_panic};
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use squall_sys::sync::{Condvar, Mutex, MutexGuard, OnceLock, StdArc as Arc, lock, thread};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ use crate::layout::{BULK_BYTES, REGION_SLOTS};
 use crate::segment::Slot;
 use crate::serving;
 use crate::sleep::{self, Kernel};
-use crate::slot::{self, Next, Seen, Service, Sleep, State, Words};
+use crate::slot::{self, Desk, Next, Seen, Service, Sleep, Words};
 use crate::status;
 
 /// Time after which a worker without work ends.
@@ -258,8 +258,9 @@ impl Idle {
     }
 }
 
-/// The connection of a client has ended. Its workers leave, and the last one retires its values.
-pub(super) fn end(client: &Client) {
+/// The connection of a client has ended. Its workers leave, and the last one retires its values. Returns
+/// whether all have left. To be called again until then, since the peer may change words without a wake-up.
+pub(super) fn end(client: &Client) -> bool {
     let pool = pool();
     let mut share = share(client);
     share.has_ended = true;
@@ -268,10 +269,25 @@ pub(super) fn end(client: &Client) {
     drop(share);
     if served.is_empty() {
         retire(pool, client.take_values());
-    } else {
-        drop(pool);
-        make_look(client, &served);
+        return true;
     }
+    drop(pool);
+    served.iter().for_each(|slot| client.segment().slot(*slot).words().rouse(&Kernel));
+    false
+}
+
+/// Wakes the workers that have served no call since the last tick. They leave.
+pub(super) fn tick(client: &Client) {
+    let served = share(client).served.clone();
+    for slot in served.into_iter().filter(|slot| client.desk(*slot).tick()) {
+        client.segment().slot(slot).words().rouse(&Kernel);
+    }
+}
+
+/// Whether workers of the client may become idle.
+pub(super) fn needs_ticks(client: &Client) -> bool {
+    let share = share(client);
+    !share.served.is_empty() || !share.waiting.is_empty()
 }
 
 /// Drops the values of an ended client on a thread of their own (I4).
@@ -428,9 +444,10 @@ fn serve(job: &Job, buffer: &mut [u8], once: bool) -> bool {
     CALLER.with(|caller| *caller.borrow_mut() = Some(job.client.clone()));
     serving::set(true);
     let slot = job.client.segment().slot(job.slot);
-    let work = Work { client: &job.client, slot, buffer: RefCell::new(buffer), idle_since: Cell::new(None) };
+    let desk = job.client.desk(job.slot);
+    let work = Work { client: &job.client, slot, desk, buffer: RefCell::new(buffer) };
     slot.set_worker_cpu(affinity::current_cpu());
-    let stays = slot::serve(slot.words(), job.client.desk(job.slot), &work, once);
+    let stays = slot::serve(slot.words(), desk, &work, once);
     CALLER.with(|caller| *caller.borrow_mut() = None);
     serving::set(false);
     stays
@@ -440,10 +457,9 @@ fn serve(job: &Job, buffer: &mut [u8], once: bool) -> bool {
 struct Work<'a> {
     client: &'a Client,
     slot: Slot<'a>,
+    desk: &'a Desk,
     /// The private copy of the arguments.
     buffer: RefCell<&'a mut [u8]>,
-    /// The time at which the worker began to wait, if a wait has ended early since the last call.
-    idle_since: Cell<Option<Instant>>,
 }
 
 impl Work<'_> {
@@ -484,35 +500,26 @@ impl Service for Work<'_> {
         let (code, length) = self.execute();
         self.slot.set_status(code, length);
         self.slot.set_worker_cpu(affinity::current_cpu());
-        self.idle_since.set(None);
     }
 
     fn next(&self) -> Next {
         if !self.client.is_connected() {
             Next::End
-        } else if self.client.wanted.load(Ordering::Relaxed) != 0 || STARVED.load(Ordering::Relaxed) {
+        } else if self.desk.is_idle()
+            || self.client.wanted.load(Ordering::Relaxed) != 0
+            || STARVED.load(Ordering::Relaxed)
+        {
             Next::Leave
         } else {
             Next::Wait
         }
     }
 
-    fn wait(&self, words: Words<'_>, seen: Seen) -> bool {
-        let settings = &self.client.exported.settings;
-        let time = sleep::spin_for(self.slot.caller_cpu(), settings.spin);
-        if sleep::spin(time, || words.look() != seen) {
-            return false;
+    fn wait(&self, words: Words<'_>, seen: Seen) {
+        let time = sleep::spin_for(self.slot.caller_cpu(), self.client.exported.settings.spin);
+        if !sleep::spin(time, || words.look() != seen) {
+            words.sleep_for_call(seen, &Kernel);
         }
-        // A caller that wakes its worker without a call does not keep it longer.
-        let now = Instant::now();
-        let since = self.idle_since.get().unwrap_or(now);
-        self.idle_since.set(Some(since));
-        let left = settings.idle.saturating_sub(now - since);
-        if !left.is_zero() {
-            words.sleep_for_call(seen, Some(left), &Kernel);
-        }
-        // A call is the usual end of the sleep, and needs no clock.
-        words.look().state() != State::Issued && since.elapsed() >= settings.idle
     }
 
     fn sleep(&self) -> &impl Sleep {

@@ -5,11 +5,12 @@ use squall_call::__macro::Remote;
 use squall_call::frames::{FRAME_BYTES_MAX, Frame, Hello, Refusal, Wake, Welcome};
 use squall_call::layout::{BULK_BYTES, Slot, segment_bytes};
 use squall_call::{Export, ImportError, export_on, import_from, socket};
+use squall_core::Owned;
 use squall_core::Transport;
-use squall_core::{Interface, Owned};
 use squall_sys::shared::SharedMemory;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 /// The regions that a hostile client asks for.
@@ -28,15 +29,11 @@ struct Client {
 }
 
 impl Client {
-    fn connect(object: &Owned<dyn Shop>) -> Client {
+    fn connect<I: Remote + ?Sized>(object: &Owned<I>) -> Client {
         let (here, there) = pair();
         let export = export_on(object.handle(), here).unwrap();
-        let hello = Hello {
-            interface: <dyn Shop as Interface>::NAME,
-            schema: <dyn Shop>::SCHEMA,
-            signature: <dyn Shop>::SIGNATURE,
-            regions: REGIONS,
-        };
+        let hello =
+            Hello { interface: I::NAME, schema: I::SCHEMA, signature: I::SIGNATURE, regions: REGIONS };
         socket::send(there.as_fd(), &Frame::Hello(hello).encode().unwrap(), &[]).unwrap();
         let mut buffer = [0; FRAME_BYTES_MAX];
         let packet = socket::receive_until(there.as_fd(), &mut buffer, soon()).unwrap().unwrap();
@@ -176,6 +173,62 @@ fn a_client_that_asks_for_workers_all_the_time_has_one_in_each_slot() {
     assert_eq!(object.waiting(), 1, "the call was served twice");
     object.open();
     assert_eq!(client.outcome(slot), Some(0));
+}
+
+/// Keeps a value for each caller.
+#[squall_macros::interface(crate = crate::facade, remote)]
+trait Keeps: Send + Sync {
+    fn keep(&self);
+}
+
+struct Keeper {
+    dropped: Arc<AtomicU32>,
+}
+
+impl Keeps for Keeper {
+    fn keep(&self) {
+        squall_call::caller().unwrap().value(|| Kept(self.dropped.clone()));
+    }
+}
+
+struct Kept(Arc<AtomicU32>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// The state of the word while a worker sleeps in the slot, and after one has left.
+const SLEEPS: u32 = 3;
+const ABSENT: u32 = 0;
+
+#[test]
+fn a_worker_leaves_although_the_client_changes_its_word_and_wakes_nobody() {
+    let dropped = Arc::new(AtomicU32::new(0));
+    let object = squall_core::shared::<dyn Keeps, _>(Keeper { dropped: dropped.clone() });
+    let slot = Slot::new(5, REGIONS).unwrap();
+    for (at, state) in (0..8).enumerate() {
+        let client = Client::connect(&object);
+        client.prepare(slot);
+        client.memory.word(slot.method()).store(0, SeqCst);
+        client.memory.word(slot.length()).store(0, SeqCst);
+        client.memory.word(slot.call()).store(ISSUED, SeqCst);
+        client.ask(slot);
+        assert_eq!(client.outcome(slot), Some(0));
+        let word = client.memory.word(slot.call());
+        until(|| word.load(SeqCst) == ISSUED - 1 + SLEEPS);
+        word.store(ISSUED - 1 + state, SeqCst);
+        // The server takes the worker for idle.
+        until(|| word.load(SeqCst) & 7 == ABSENT);
+        // In the next round the connection ends. The last worker drops the values.
+        client.memory.word(slot.call()).store(2 * ISSUED - 1, SeqCst);
+        client.ask(slot);
+        until(|| word.load(SeqCst) & 7 == SLEEPS);
+        word.store(state, SeqCst);
+        drop(client);
+        until(|| dropped.load(SeqCst) == at as u32 + 1);
+    }
 }
 
 #[test]
