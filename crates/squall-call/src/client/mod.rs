@@ -32,7 +32,8 @@ use port::Imported;
 ///
 /// # Errors
 /// [`ImportError`]: no process exports that name, the interface differs, or the server refuses.
-/// Waits at most five seconds for the server's answer. Limits of calls do not change that.
+/// [`ImportError::TimedOut`] if the server does not answer within five seconds, or within
+/// [`ImportOptions::limit`] if it is set, or before the end of [`with_deadline`].
 /// # Cost
 /// A connection: a socket, a mapping with 136 KiB of addresses for each processor (touched when used), and
 /// the thread `squall-calls`, one for all connections of the process.
@@ -94,8 +95,10 @@ pub struct ImportOptions {
     limit: Option<Duration>,
     user: Option<u32>,
     process: Option<u32>,
-    handshake: Duration,
 }
+
+/// The time in which an import must end, if no limit is set.
+const IMPORT: Duration = Duration::from_secs(5);
 
 impl Default for ImportOptions {
     fn default() -> ImportOptions {
@@ -107,10 +110,11 @@ impl ImportOptions {
     /// Returns the options of [`import`]: calls have no time limit, and the server runs as this process's
     /// user or as root.
     pub fn new() -> ImportOptions {
-        ImportOptions { limit: None, user: None, process: None, handshake: Duration::from_secs(5) }
+        ImportOptions { limit: None, user: None, process: None }
     }
 
-    /// Sets the time within which each call must end, unless [`with_deadline`] sets another one.
+    /// Sets the time within which the import must end, and then each call. [`with_deadline`] replaces it for
+    /// calls, and can only shorten it for imports.
     pub fn limit(mut self, limit: Duration) -> ImportOptions {
         self.limit = Some(limit);
         self
@@ -143,8 +147,9 @@ impl ImportOptions {
         }
         let own = rustix::process::geteuid().as_raw();
         let user = self.user.unwrap_or(own);
-        let deadline = Instant::now() + self.handshake;
+        let deadline = self.deadline();
         let socket = socket::connect(user, name, deadline).map_err(|error| match error.kind() {
+            ErrorKind::TimedOut => ImportError::TimedOut,
             ErrorKind::ConnectionRefused | ErrorKind::NotFound => ImportError::NoServer { name: name.into() },
             ErrorKind::InvalidInput => ImportError::Name(error),
             _ => ImportError::System(error),
@@ -155,7 +160,7 @@ impl ImportOptions {
             return Err(ImportError::OtherUser { expected: user, found: server.uid });
         }
         let process = socket::process(socket.as_fd())?;
-        self.connect(socket, Server { name: name.into(), peer: Some(server), process })
+        self.connect(socket, Server { name: name.into(), peer: Some(server), process }, deadline)
     }
 
     /// Imports from the other end of a socket, like [`import_from`].
@@ -169,18 +174,26 @@ impl ImportOptions {
         if squall_sys::fork::forked() {
             return Err(ImportError::Forked);
         }
+        let deadline = self.deadline();
         socket::adopt(&socket)?;
         let process = self.process.map(socket::process_by_id).transpose()?;
-        self.connect(socket, Server { name: "(a socket)".into(), peer: None, process })
+        self.connect(socket, Server { name: "(a socket)".into(), peer: None, process }, deadline)
+    }
+
+    /// The time at which an import that begins now must end.
+    fn deadline(&self) -> Instant {
+        const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+        let own = Instant::now() + self.limit.unwrap_or(IMPORT).min(YEAR);
+        port::deadline().map_or(own, |deadline| deadline.min(own))
     }
 
     fn connect<I: ?Sized + Remote + InterfaceOf<Port<I>>>(
         &self,
         socket: OwnedFd,
         server: Server,
+        deadline: Instant,
     ) -> Result<Owned<I>, ImportError> {
         let regions = squall_machine::machine().vp_limit().clamp(1, layout::REGIONS_MAX as usize) as u32;
-        let deadline = Instant::now() + self.handshake;
         let hello = Hello { interface: I::NAME, schema: I::SCHEMA, signature: I::SIGNATURE, regions };
         let hello = Frame::Hello(hello).encode()?;
         // A server that refuses may have hung up already. Its reason is still there to read.
@@ -189,7 +202,7 @@ impl ImportOptions {
         let packet =
             socket::receive_until(socket.as_fd(), &mut buffer, deadline).map_err(|error| {
                 match error.kind() {
-                    ErrorKind::TimedOut => ImportError::Slow,
+                    ErrorKind::TimedOut => ImportError::TimedOut,
                     ErrorKind::InvalidData => ImportError::Unexpected("a packet that is no frame"),
                     _ => ImportError::Closed,
                 }
@@ -306,8 +319,8 @@ pub enum ImportError {
     Refused(Refusal),
     /// The server closed the connection before it answered. It may have ended; import the object again later.
     Closed,
-    /// The server did not answer for five seconds. It hangs, or is stopped.
-    Slow,
+    /// The server did not answer in time. It hangs, is stopped, or has not begun to export on its socket.
+    TimedOut,
     /// The server broke the protocol; the text says how.
     Unexpected(&'static str),
     /// The server sent a frame that cannot be read.
@@ -319,6 +332,27 @@ pub enum ImportError {
     /// The system refused a descriptor, a thread or memory. Or the server's segment is not sealed, or has a
     /// wrong size.
     System(std::io::Error),
+}
+
+impl ImportError {
+    /// Returns whether a later import may succeed without any other change: the server ended, is starting,
+    /// hangs, or has too many clients.
+    ///
+    /// # Examples
+    /// ```
+    /// use squall::call::ImportError;
+    ///
+    /// let gone = ImportError::NoServer { name: "stock".into() };
+    /// assert!(gone.is_transient() && ImportError::Closed.is_transient());
+    /// assert!(!ImportError::OtherUser { expected: 1000, found: 1001 }.is_transient());
+    /// ```
+    pub fn is_transient(&self) -> bool {
+        match self {
+            ImportError::NoServer { .. } | ImportError::Closed | ImportError::TimedOut => true,
+            ImportError::Refused(refusal) => matches!(refusal, Refusal::Busy | Refusal::Ended),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for ImportError {
@@ -339,9 +373,10 @@ impl fmt::Display for ImportError {
                  of the trait"
             ),
             ImportError::Refused(refusal) => write!(f, "the server refused the connection: {refusal}"),
-            ImportError::Slow => {
-                f.write_str("the server did not answer for five seconds; it hangs, or is stopped")
-            }
+            ImportError::TimedOut => f.write_str(
+                "the server did not answer in time; it hangs, or is still starting: import again, or allow more \
+                 time with `ImportOptions::limit`",
+            ),
             ImportError::Closed => f.write_str("the server closed the connection before it answered"),
             ImportError::Unexpected(what) => write!(f, "the server broke the protocol: {what}"),
             ImportError::Frame(error) => write!(f, "the server's answer cannot be read: {error}"),

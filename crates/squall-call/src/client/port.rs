@@ -39,7 +39,7 @@ impl<I: ?Sized + Remote> Port<I> {
         read: impl FnOnce(&mut Reader<'_>) -> Result<R, Malformed>,
     ) -> Result<R, CallError> {
         self.connection
-            .call(self.region, method, DEADLINE.get(), write, read)
+            .call(self.region, method, deadline(), write, read)
             .map_err(|failed| error::<I>(self.id, method, failed))
     }
 }
@@ -91,7 +91,12 @@ std::thread_local! {
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Runs `f`, in which calls of imported objects must end within `limit`, counted from now.
+/// The deadline of [`with_deadline`] on this thread.
+pub(super) fn deadline() -> Option<Instant> {
+    DEADLINE.get()
+}
+
+/// Runs `f`, in which imports, and calls of imported objects, must end within `limit`, counted from now.
 ///
 /// A nested limit can only be shorter. A call that the other process does not begin in time returns
 /// [`Transport::Busy`](squall_core::Transport::Busy), and never runs. One that begins and takes longer
