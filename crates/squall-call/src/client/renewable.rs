@@ -21,9 +21,8 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use super::connection::Connection;
-use super::port::Port;
+use super::port::{self, Port, with_deadline};
 use super::{ImportError, ImportOptions};
-use crate::frames::Refusal;
 use crate::remote::Remote;
 
 /// An imported object that is imported again when its server has ended and started again.
@@ -74,8 +73,8 @@ struct State<I: ?Sized + Interface> {
 }
 
 impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> RenewableImport<I> {
-    /// Imports the object with this name. Tries again for up to `limit` while the error is one that passes,
-    /// for example because the server has not started yet.
+    /// Imports the object with this name. Tries again for up to `limit` while the error
+    /// [is transient](ImportError::is_transient), for example because the server has not started yet.
     ///
     /// # Errors
     /// The error of the last attempt: see [`import`](crate::import).
@@ -84,7 +83,7 @@ impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> RenewableImport<I> {
         name: &str,
         limit: Duration,
     ) -> Result<RenewableImport<I>, ImportError> {
-        let owner = import_within(&options, name, Instant::now().checked_add(limit))?;
+        let owner = import_within(&options, name, deadline(limit))?;
         let handle = Rcu::new(Box::new(owner.handle()));
         let state = Mutex::new(State { owner, turn: None });
         Ok(RenewableImport { options, name: name.into(), handle, state, ended: EventCount::new() })
@@ -123,12 +122,13 @@ impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> RenewableImport<I> {
     ///
     /// Call it if a call of `failed` returned [`Transport::PeerGone`], [`Transport::NoSuchObject`] or
     /// [`CallErrorKind::Destroyed`]. It ends the connection of `failed`, also one that works. One thread at a
-    /// time imports, and the others wait for it. Attempts are repeated for up to `limit` while the error is
-    /// one that passes; the pauses between them grow from 1 to 100 ms.
+    /// time imports, and the others wait for it. Attempts are repeated for up to `limit` while the error
+    /// [is transient](ImportError::is_transient). The pauses between them grow from 1 to 100 ms.
+    /// [`with_deadline`] can shorten the time.
     ///
     /// # Errors
-    /// The error of the last attempt. A thread whose `limit` passes while another one imports gets the error
-    /// of a server that does not answer.
+    /// The error of the last attempt. [`ImportError::TimedOut`] if `limit` passes while another thread
+    /// imports.
     /// # Cost
     /// That of an [`import`](crate::import). A lock, if the import was replaced.
     /// # Examples
@@ -152,11 +152,11 @@ impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> RenewableImport<I> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn renew(&self, failed: Handle<I>, limit: Duration) -> Result<Handle<I>, ImportError> {
-        let deadline = Instant::now().checked_add(limit);
+        let deadline = deadline(limit);
         let turn = match self.turn(failed, deadline) {
             Ok(turn) => turn,
             Err(Waited::Replaced(handle)) => return Ok(handle),
-            Err(Waited::TooLong) => return Err(ImportError::Slow),
+            Err(Waited::TooLong) => return Err(ImportError::TimedOut),
         };
         let new = import_within(&self.options, &self.name, deadline)?;
         let (handle, unused) = self.replace(failed, new);
@@ -252,11 +252,13 @@ fn import_within<I: ?Sized + Remote + InterfaceOf<Port<I>>>(
 ) -> Result<Owned<I>, ImportError> {
     let mut pause = PAUSE;
     loop {
-        let mut options = options.clone();
-        options.handshake = time_left(deadline).map_or(options.handshake, |left| left.min(options.handshake));
-        let result = options.import(name);
+        let attempt = || options.import(name);
+        let result = match time_left(deadline) {
+            Some(left) => with_deadline(left, attempt),
+            None => attempt(),
+        };
         match &result {
-            Err(error) if is_transient(error) && !is_past(deadline) => {}
+            Err(error) if error.is_transient() && !is_past(deadline) => {}
             _ => return result,
         }
         thread::sleep(time_left(deadline).map_or(pause, |left| left.min(pause)));
@@ -267,15 +269,11 @@ fn import_within<I: ?Sized + Remote + InterfaceOf<Port<I>>>(
     }
 }
 
-/// Whether a later attempt may succeed.
-fn is_transient(error: &ImportError) -> bool {
-    use ImportError::{Closed, NoServer, Refused, Slow, System};
-    match error {
-        NoServer { .. } | Closed | Slow | Refused(Refusal::Busy | Refusal::Ended) => true,
-        // The server accepts no connection: its queue stays full.
-        System(error) => error.kind() == std::io::ErrorKind::TimedOut,
-        _ => false,
-    }
+/// The time in `limit`, or that of the deadline around the caller if it is earlier.
+fn deadline(limit: Duration) -> Option<Instant> {
+    let own = Instant::now().checked_add(limit);
+    let outer = port::deadline();
+    own.into_iter().chain(outer).min()
 }
 
 /// Whether this error of a call means that the import has ended.
