@@ -64,6 +64,13 @@ pub use server::{
 /// // Now export an object on `here`, or import one from it. The child does the other.
 /// # Ok::<(), std::io::Error>(())
 /// ```
+/// In the child:
+/// ```no_run
+/// use std::os::fd::AsFd;
+///
+/// let there = std::io::stdin().as_fd().try_clone_to_owned()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub fn socket_pair() -> std::io::Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)> {
     socket::pair()

@@ -87,13 +87,19 @@ use proc_macro::TokenStream;
 /// | result | an owned value |
 ///
 /// `str`, `[u8]`, `Vec<u8>` and `Box<[u8]>` are copied whole, and so are an `Option<Vec<u8>>` and a
-/// `Result<Vec<u8>, E>` as results. Other sequences are copied by element. All arguments of a call have 8192
-/// bytes of room, and so has the result. A value is nested at most about 60 levels deep. Attributes of serde
+/// `Result<Vec<u8>, E>` as results. This holds for arguments and results themselves. Other sequences are
+/// copied by element, and so is a `Vec<u8>` in a struct, tuple or list. That takes ten times as long: mark
+/// such a field `#[serde(with = "serde_bytes")]`.
+///
+/// All arguments of a call have 8,192 bytes of room, and so has the result. Another 256 bytes are for
+/// lengths and small values beside them. A value is nested at most about 60 levels deep. Attributes of serde
 /// that need a self-describing format do not work: `untagged`, `flatten`, `tag`.
 ///
 /// The checked form of a method also returns the errors of the transport, as `CallErrorKind::Transport`. The
-/// plain form returns them in its own error type or panics, as for an object that is gone. If a result is
-/// `Result<T, CallError>`, the caller's error is the one of its own process, with the reason.
+/// plain form returns them in its own error type or panics, as for an object that is gone.
+///
+/// A method may return `Result<T, CallError>`. If it returns the error of a call that it made, the caller
+/// gets a `CallError` of its own imported object, with the reason `Transport::Nested`.
 ///
 /// Two processes connect only if their interfaces have equal hashes. The hash covers the trait's name, the
 /// signatures as written, without the names of arguments, and the version. It does not cover the definitions

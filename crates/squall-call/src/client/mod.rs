@@ -28,7 +28,9 @@ use port::Imported;
 /// The result is an object like any other. A call of it goes to the other process, waits for the reply, and
 /// is `#[blocking]`. Dropping it ends the connection after the calls that wait; [`disconnect`] ends those,
 /// too. A server that hangs answers no call, so give calls a limit ([`ImportOptions::limit`],
-/// [`with_deadline`]).
+/// [`with_deadline`]). [`RenewableImport`] imports again when the server has ended.
+///
+/// Each user has names of its own: see [`export`](crate::export).
 ///
 /// # Errors
 /// [`ImportError`]: no process exports that name, the interface differs, or the server refuses.

@@ -98,9 +98,15 @@ pub(super) fn deadline() -> Option<Instant> {
 
 /// Runs `f`, in which imports, and calls of imported objects, must end within `limit`, counted from now.
 ///
-/// A nested limit can only be shorter. A call that the other process does not begin in time returns
+/// It is one limit for all that this thread does in `f`, in place of [`ImportOptions::limit`] for each call.
+/// It holds neither in threads and tasks that `f` starts, nor in calls that the methods make: these need
+/// deadlines of their own. A nested limit can only be shorter.
+///
+/// A call that the other process does not begin in time returns
 /// [`Transport::Busy`](squall_core::Transport::Busy), and never runs. One that begins and takes longer
 /// returns [`Transport::Deadline`](squall_core::Transport::Deadline), and goes on there.
+///
+/// [`ImportOptions::limit`]: crate::ImportOptions::limit
 ///
 /// # Cost
 /// A read of the clock.

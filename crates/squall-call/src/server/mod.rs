@@ -24,6 +24,10 @@ use listener::Listener;
 /// The object stays this process's own. The export ends when the result is dropped. If the object is
 /// destroyed first, callers get the error of a destroyed object.
 ///
+/// A name has 1 to 80 bytes, and no control characters. Each user has names of its own. So a client of
+/// another user needs [`ExportOptions::allow_user`] here, and
+/// [`ImportOptions::server_user`](crate::ImportOptions::server_user) for its import.
+///
 /// # Errors
 /// [`ExportError`]: the name is taken or not valid, or the system has no thread or descriptor left.
 /// # Cost
@@ -480,7 +484,8 @@ fn denied(methods: &[&'static str], rights: u64) -> Vec<&'static str> {
     methods.iter().enumerate().filter(|(at, _)| rights >> at & 1 == 0).map(|(_, name)| *name).collect()
 }
 
-/// The process for which this thread serves a call of an exported object; `None` in any other code.
+/// Returns the connection for which this thread serves a call of an exported object, or `None` in any other
+/// code. Two imports of one process are two connections.
 pub fn caller() -> Option<Caller> {
     workers::caller().map(Caller::from)
 }
