@@ -106,15 +106,15 @@ fn on_leave() {
 }
 
 #[cold]
-fn serve_inbox(inbox: &VpInbox) -> usize {
+fn serve_inbox(inbox: &'static VpInbox) -> usize {
     let busy = BUSY.replace(true);
     let count = inbox.serve_some();
     BUSY.set(busy);
     count
 }
 
-/// Runs the calls that wait in the inbox of the calling thread's VP, at most 64, and returns their number.
-/// For the idle hook of an executor.
+/// Runs the calls that wait in the inbox of the calling thread's VP now, and returns their number. For the
+/// idle hook of an executor.
 ///
 /// Inside an operation it returns 0 at once.
 ///
