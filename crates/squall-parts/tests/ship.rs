@@ -7,6 +7,7 @@ use squall_parts::ship::{
     ship_each,
 };
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -149,6 +150,47 @@ fn serve_runs_waiting_calls_outside_operations() {
     assert_eq!(squall_rcu::pin(|_| serve()), 0);
     assert_eq!((serve(), serve()), (1, 0));
     assert_eq!(call.wait().unwrap(), thread::current().id());
+    busy.release();
+}
+
+#[test]
+fn a_thread_serves_only_where_its_program_leaves_an_operation() {
+    let _one = on_vp_0();
+    // So no thread of the staff takes the calls.
+    let busy = Busy::new(29);
+    Vp::assign_current(Vp::new(29)).unwrap();
+    let _serving = serve_here();
+    let (ran, note) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (call_ran, nested) = (ran.clone(), note.clone());
+    let call = move || {
+        call_ran.store(true, Ordering::Relaxed);
+        nested.store(serve() > 0, Ordering::Relaxed);
+    };
+    let calls = squall_rcu::without_callbacks(|| squall_rcu::pin(|_| [send(29, call), send(29, || ())]));
+    let stays = |state: &str| assert!(serve() == 0 && !ran.load(Ordering::Relaxed), "{state}");
+    // An operation of Squall's own.
+    squall_rcu::Rcu::new(Box::new(1)).update(|value| value + 1);
+    assert!(!ran.load(Ordering::Relaxed));
+    squall_rcu::without_callbacks(|| squall_rcu::pin(|_| stays("an operation")));
+    squall_rcu::without_callbacks(|| stays("a callback-free scope"));
+    squall_rcu::__set_transferring(true);
+    squall_rcu::pin(|_| ());
+    stays("a transfer");
+    squall_rcu::__set_transferring(false);
+    struct Unwinds<F: Fn()>(F);
+    impl<F: Fn()> Drop for Unwinds<F> {
+        fn drop(&mut self) {
+            self.0();
+        }
+    }
+    let unwinding = catch_unwind(AssertUnwindSafe(|| {
+        let _unwinds = Unwinds(|| stays("a panic"));
+        squall_rcu::pin(|_| panic!("of the test"));
+    }));
+    assert!(unwinding.is_err());
+    squall_rcu::pin(|_| ());
+    assert!(ran.load(Ordering::Relaxed) && !note.load(Ordering::Relaxed));
+    calls.into_iter().for_each(|call| call.wait().unwrap());
     busy.release();
 }
 
@@ -444,4 +486,99 @@ fn events_that_never_end_let_other_calls_run() {
     Vp::assign_current(vp).unwrap();
     serve();
     over.store(true, Ordering::Relaxed);
+}
+
+/// Forks. The child runs `child`, and ends by `_exit` if that returns.
+#[cfg(not(miri))]
+fn forked(child: impl FnOnce() -> Option<bool>) -> libc::pid_t {
+    // SAFETY: the child makes calls that are errors there, and ends.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: the signal has no handler, so it ends the child.
+            unsafe { libc::alarm(60) };
+            // A panic must not reach the rest of the test.
+            match catch_unwind(AssertUnwindSafe(child)) {
+                Ok(None) => 0,
+                // SAFETY: ends the child at once.
+                Ok(Some(is_right)) => unsafe { libc::_exit(i32::from(!is_right)) },
+                // SAFETY: as above.
+                Err(_) => unsafe { libc::_exit(101) },
+            }
+        }
+        process => process,
+    }
+}
+
+/// Waits for a child, and returns whether it ended well.
+#[cfg(not(miri))]
+fn ended_well(process: libc::pid_t) -> bool {
+    let mut status = -1;
+    // SAFETY: our own child, and a place for its status.
+    assert_eq!(unsafe { libc::waitpid(process, &raw mut status, 0) }, process);
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+}
+
+/// User-mode emulation ignores wipe-on-fork.
+#[cfg(not(miri))]
+fn is_emulated() -> bool {
+    std::env::var_os("SQUALL_TEST_RUNNER").is_some()
+}
+
+#[test]
+#[cfg(not(miri))]
+fn the_child_of_a_fork_gets_errors() {
+    let _one = on_vp_0();
+    if is_emulated() {
+        return;
+    }
+    // Or the child could open no operation.
+    squall_rcu::register().unwrap();
+    let (busy, (events, _batches)) = (Busy::new(30), events(1));
+    let (mut polled, mut waited) = (send(30, || ()), Some(send(30, || ())));
+    let child = forked(|| {
+        let is_forked = |result| matches!(result, Err(ShipError::Forked));
+        Some(
+            matches!(ship(Vp::new(30), || ()), Err(SendError::Forked(_)))
+                && matches!(squall_rcu::pin(|_| ship(Vp::new(0), || ())), Err(SendError::Forked(_)))
+                && polled.try_take().is_some_and(is_forked)
+                && is_forked(waited.take().unwrap().wait())
+                && matches!(events.post(Vp::new(30), 1), Err(PostError::Forked(1)))
+                && matches!(ship_all(|_| ()).wait(), Err(ShipError::Forked))
+                && serve() == 0,
+        )
+    });
+    assert!(ended_well(child));
+    busy.release();
+    polled.wait().unwrap();
+    waited.unwrap().wait().unwrap();
+}
+
+#[test]
+#[cfg(not(miri))]
+fn a_child_that_a_shipped_call_made_runs_no_call_of_its_parent() {
+    let _one = on_vp_0();
+    if is_emulated() {
+        return;
+    }
+    let mut ends = [0; 2];
+    // SAFETY: a place for two descriptors.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    let [read, write] = ends;
+    // SAFETY: our own pipe, and one byte.
+    let note = move || assert_eq!(unsafe { libc::write(write, c"x".as_ptr().cast(), 1) }, 1);
+    let fork = move || {
+        send(31, note).detach();
+        forked(|| None)
+    };
+    // The child returns into the thread of the staff, which ends, and the process with it.
+    assert!(ended_well(send(31, fork).wait().unwrap()));
+    send(31, || ()).wait().unwrap();
+    // SAFETY: our own descriptors, and a place for two bytes.
+    let count = unsafe {
+        libc::close(write);
+        libc::read(read, [0_u8; 2].as_mut_ptr().cast(), 2)
+    };
+    assert_eq!(count, 1, "the child ran a call of its parent");
+    // SAFETY: our own descriptor.
+    unsafe { libc::close(read) };
 }

@@ -1,8 +1,8 @@
 //! Tests of shipped calls on the machine of the test. `tests/ship.rs` has those on a virtual topology.
 
 use super::inbox::{Inbox, Slot, Slots};
-use super::vps::VpInbox;
-use super::{PendingCall, SendError, ShipError, send, ship};
+use super::vps::{VpInbox, existing};
+use super::{PendingCall, SendError, ShipError, send, serve_here, ship};
 use squall_machine::{ClusterSize, machine};
 use std::future::Future;
 use std::pin::pin;
@@ -182,4 +182,16 @@ fn a_thread_that_waits_serves_if_no_other_one_can() {
     });
     let (inner, expected) = outer.unwrap().wait().unwrap();
     assert_eq!(inner, expected);
+}
+
+#[test]
+fn a_thread_that_leaks_its_guard_serves_until_its_end() {
+    let is_served = || machine().vps().iter().any(|vp| existing(vp).is_some_and(VpInbox::is_served));
+    thread::spawn(move || {
+        std::mem::forget(serve_here());
+        assert!(is_served());
+    })
+    .join()
+    .unwrap();
+    assert!(!is_served());
 }

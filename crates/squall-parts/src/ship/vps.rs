@@ -8,6 +8,9 @@
 //!   it runs.
 //!
 //! Not promised: that a thread of a staff runs on its VP. It does not if the VP is offline or not permitted.
+//! The thread has the scheduling class and the signal mask of the thread that made it, so it may handle
+//! signals that are sent to the process.
+//!
 //! Cost: an inbox is 256 bytes for each slot, near its VP.
 
 use super::inbox::{Inbox, SLOTS_MAX, Slot, Slots, Taken, Ticket};
@@ -33,6 +36,8 @@ thread_local! {
     static STAFF_OF: Cell<Option<&'static VpInbox>> = const { Cell::new(None) };
     /// The looks of the call that a thread of a staff runs.
     static LOOKS: Cell<Looks> = const { Cell::new(Looks::None) };
+    /// The thread runs a call for another one.
+    static SERVING: Cell<bool> = const { Cell::new(false) };
     /// Calls that the thread serves while it waits.
     static NESTED: Cell<u32> = const { Cell::new(0) };
 }
@@ -45,6 +50,11 @@ enum Looks {
     Counted,
     /// The thread counts as waiting, but no other one could be started.
     Unserved,
+}
+
+/// Returns whether the calling thread runs a call for another one. The call leaves operations, too.
+pub(super) fn is_serving() -> bool {
+    SERVING.get()
 }
 
 /// Returns the number of slots of an inbox that is made now: [`set_slots`].
@@ -186,11 +196,18 @@ impl VpInbox {
         self.staff.serve(&self.inbox, |taken| self.run_by_staff(taken));
     }
 
+    fn run(&self, taken: Taken) -> bool {
+        let outer = SERVING.replace(true);
+        let again = self.inbox.run(taken);
+        SERVING.set(outer);
+        again
+    }
+
     /// Runs a call on a thread of the staff. Returns false in the child of a fork that the call made, whose
     /// copies of the other calls are the parent's.
     fn run_by_staff(&self, taken: Taken) -> bool {
         let outer = LOOKS.replace(Looks::None);
-        self.inbox.run(taken);
+        self.run(taken);
         if LOOKS.replace(outer) != Looks::None && !forked() {
             self.staff.end_wait();
         }
@@ -203,7 +220,7 @@ impl VpInbox {
         // Only as many as wait now: a call may queue itself anew.
         for _ in 0..self.inbox.queued() {
             let Some(taken) = self.inbox.take() else { break };
-            again |= self.inbox.run(taken);
+            again |= self.run(taken);
             count += 1;
             if forked() {
                 return count;
