@@ -288,7 +288,7 @@ pub(super) fn change<R>(id: Id, change: impl FnOnce(&Locked, &mut Entry) -> R) -
         }
         Ok(result)
     };
-    squall_rcu::try_pin(|_| give()).unwrap_or(Err(Refusal::Reentrant))
+    squall_rcu::__try_pin(|_| give()).unwrap_or(Err(Refusal::Reentrant))
 }
 
 /// Returns the name of the object with this id, if it has one. `id` may be that of any of its interfaces.
