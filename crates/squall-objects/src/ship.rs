@@ -83,8 +83,8 @@ impl std::error::Error for MoveError {
 ///     hits.inc();
 ///     hits.total()
 /// });
-/// assert_eq!(call.map_err(|_| "the inbox is full")?.wait().unwrap(), 1);
-/// # Ok::<(), &'static str>(())
+/// assert_eq!(call?.wait()?, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn ship_to<I, R, F>(
     handle: Handle<I>,

@@ -42,9 +42,11 @@ pub struct Each<R> {
     pub messages: Vec<usize>,
 }
 
-/// A call to each cluster, on its way: [`ship_each`]. If it is dropped, the calls go on.
+/// A call to each cluster, on its way: [`ship_each`].
 ///
-/// [Wait](PendingEach::wait) for it, [poll](PendingEach::try_take) it, or await it.
+/// [Wait](PendingEach::wait) for it, [poll](PendingEach::try_take) it, or await it. Unlike those of a
+/// [`PendingCall`](super::PendingCall), the calls go on if this is dropped, and each cluster has its own
+/// result in [`Each`]. The errors of the waits concern the caller, such as [`ShipError::InOperation`].
 #[must_use = "the calls go on without it, and their results are lost"]
 pub struct PendingEach<R: Send + 'static>(Arc<dyn Outcome<R>>);
 

@@ -134,12 +134,12 @@ impl<F> fmt::Display for SendError<F> {
 #[cfg(not(loom))]
 impl<F> std::error::Error for SendError<F> {}
 
-/// Runs `call` on a VP of the target, and returns at once with the pending result.
+/// Runs `call` on a VP of the target, and returns the pending result. Does not wait, unless the calling
+/// thread is on a VP of the target, and outside operations: then `call` runs before this returns.
 ///
-/// If the calling thread is on a VP of the target, and outside operations, `call` runs before this returns:
-/// with the locks that the caller holds. A caller that holds a lock cannot know on which VP it runs, so the
-/// closure must not take that lock. Otherwise the closure is copied into the inbox of the VP that the
-/// target's [`Choice`] names. A closure and a result of up to [`INLINE_BYTES`] need no allocation.
+/// Such a call runs with the locks that the caller holds. A caller that holds a lock cannot know on which VP
+/// it runs, so the closure must not take that lock. Otherwise the closure is copied into the inbox of the VP
+/// that the target's [`Choice`] names. A closure and a result of up to [`INLINE_BYTES`] need no allocation.
 ///
 /// A shipped closure should be short, since other calls to the VP wait meanwhile. It may ship calls itself,
 /// and wait for them. A thread there begins the call at once, or, if a thread of the program
@@ -164,10 +164,9 @@ impl<F> std::error::Error for SendError<F> {}
 /// use squall::ship::ship;
 /// use squall::{Cluster, ClusterSize};
 ///
-/// let call = ship((ClusterSize::Node, Cluster::new(0)), || std::thread::current().id());
-/// let ran_on = call.map_err(|_| "the inbox is full")?.wait().unwrap();
-/// println!("the call ran on {ran_on:?}");
-/// # Ok::<(), &'static str>(())
+/// let call = ship((ClusterSize::Node, Cluster::new(0)), || std::thread::current().id())?;
+/// println!("the call ran on {:?}", call.wait()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[cfg(not(loom))]
 pub fn ship<R, F>(target: impl Into<Target>, call: F) -> Result<PendingCall<R>, SendError<F>>

@@ -123,14 +123,14 @@ impl fmt::Debug for Payload {
 /// use squall::Vp;
 /// use std::time::Duration;
 ///
-/// let mut call = ship(Vp::new(0), || 6 * 7).map_err(|_| "the inbox is full")?;
+/// let mut call = ship(Vp::new(0), || 6 * 7)?;
 /// let result = loop {
 ///     if let Some(result) = call.wait_timeout(Duration::from_millis(10)) {
 ///         break result;
 ///     }
 /// };
-/// assert_eq!(result.unwrap(), 42);
-/// # Ok::<(), &'static str>(())
+/// assert_eq!(result?, 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a call that no thread has begun is cancelled if this is dropped"]
 pub struct PendingCall<R: Send + 'static>(State<R>);
@@ -263,6 +263,9 @@ impl<R: Send + 'static> PendingCall<R> {
     /// # Errors
     /// [`ShipError`]. Where the thread must not wait, that is an error also if the result is there. A call
     /// that no thread has begun is cancelled then.
+    ///
+    /// # Panics
+    /// If the result was taken before, for example by [`wait_timeout`](Self::wait_timeout).
     pub fn wait(mut self) -> Result<R, ShipError> {
         self.block(None).unwrap_or(Err(ShipError::Forked))
     }

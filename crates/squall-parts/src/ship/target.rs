@@ -14,9 +14,9 @@ use squall_machine::{Cluster, ClusterSize, Clusters, Vp, machine};
 /// use squall::{Cluster, ClusterSize};
 ///
 /// let target = Target::from((ClusterSize::Node, Cluster::new(0))).choice(Choice::Idle);
-/// let sum = ship(target, || 1 + 2).map_err(|_| "the inbox is full")?;
-/// assert_eq!(sum.wait().unwrap(), 3);
-/// # Ok::<(), &'static str>(())
+/// let sum = ship(target, || 1 + 2)?;
+/// assert_eq!(sum.wait()?, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
