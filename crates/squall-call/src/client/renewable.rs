@@ -120,11 +120,12 @@ impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> RenewableImport<I> {
     /// Imports the object again, unless another thread has replaced the import `failed`, and returns the
     /// handle of the present import.
     ///
-    /// Call it if a call of `failed` returned [`Transport::PeerGone`], [`Transport::NoSuchObject`] or
-    /// [`CallErrorKind::Destroyed`]. It ends the connection of `failed`, also one that works. One thread at a
-    /// time imports, and the others wait for it. Attempts are repeated for up to `limit` while the error
-    /// [is transient](ImportError::is_transient). The pauses between them grow from 1 to 100 ms.
-    /// [`with_deadline`] can shorten the time.
+    /// Call it if the connection of `failed` has ended: a call returned [`Transport::PeerGone`],
+    /// `Transport::Disconnected` or [`Transport::NoSuchObject`]. A connection that works is ended, too.
+    ///
+    /// One thread at a time imports, and the others wait for it. Attempts are repeated for up to `limit`
+    /// while the error [is transient](ImportError::is_transient). The pauses between them grow from 1 to
+    /// 100 ms. [`with_deadline`] can shorten the time.
     ///
     /// # Errors
     /// The error of the last attempt. [`ImportError::TimedOut`] if `limit` passes while another thread
