@@ -28,9 +28,11 @@ pub(crate) const UNSUPPORTED: u32 = 8;
 pub(crate) const PEER_GONE: u32 = 9;
 /// The object's own call of another object failed.
 pub(crate) const NESTED: u32 = 10;
+/// The server has no worker for the call now. The method did not run.
+pub(crate) const BUSY: u32 = 11;
 
 /// The codes of failures between the processes.
-const TRANSPORT: [(u32, Transport); 8] = [
+const TRANSPORT: [(u32, Transport); 9] = [
     (PANICKED, Transport::Panicked),
     (DENIED, Transport::Denied),
     (NO_SUCH_OBJECT, Transport::NoSuchObject),
@@ -39,6 +41,7 @@ const TRANSPORT: [(u32, Transport); 8] = [
     (UNSUPPORTED, Transport::Unsupported),
     (PEER_GONE, Transport::PeerGone),
     (NESTED, Transport::Nested),
+    (BUSY, Transport::Busy),
 ];
 
 /// The code for a call of the exported object `object` without a result.
