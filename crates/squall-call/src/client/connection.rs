@@ -4,8 +4,8 @@
 //! - I2. Callers that sleep in a dead connection are woken until they have seen that ([`Source::drained`]).
 //!   The watcher sets `dead`, fences, and looks for callers. A caller takes a slot, fences, and looks at
 //!   `dead` before it sleeps. So one of the two sees the other.
-//! - I3. A call that failed with [`Transport::Busy`] never runs. It was taken back in its slot, or the server
-//!   answered that it is busy.
+//! - I3. A call that failed with [`Transport::Busy`] or [`Transport::Disconnected`] never runs. It was taken
+//!   back in its slot, or the server answered that it did not begin.
 //! - I4. A call without a deadline waits for a busy server, unless it comes out of a call.
 
 use squall_core::{Id, Transport};
@@ -188,7 +188,8 @@ impl Connection {
         let taken = self.take(region % self.regions.len(), deadline)?;
         let slot = taken.slot();
         let mut sink = slot.sink();
-        write(&mut Writer::new(&mut sink)).map_err(failed)?;
+        write(&mut Writer::new(&mut sink))
+            .map_err(|malformed| Failed::Transport(Transport::BadArguments(malformed.written())))?;
         let is_nested = serving::is_serving();
         let method = if is_nested { method | NESTED } else { method };
         slot.set_head(Head { object: self.object, method, length: sink.written() }, affinity::current_cpu());
@@ -202,7 +203,7 @@ impl Connection {
             thread::sleep(time_left(deadline).map_or(pause, |left| left.min(pause)));
             pause = (pause * 2).min(PAUSE_MAX);
             if self.is_dead() {
-                return Err(Failed::Transport(Transport::PeerGone));
+                return Err(Failed::Transport(Transport::Disconnected));
             }
             // The arguments are still in the slot.
             (code, length) = self.run(&taken, is_nested, deadline)?;
@@ -266,7 +267,7 @@ impl Connection {
     /// Takes a slot: of this region, else of another one, else of the first call that ends.
     fn take(&self, region: usize, deadline: Option<Instant>) -> Result<Taken<'_>, Failed> {
         if self.is_dead() {
-            return Err(Failed::Transport(Transport::PeerGone));
+            return Err(Failed::Transport(Transport::Disconnected));
         }
         match self.take_of(region) {
             Some(taken) => Ok(taken),
@@ -302,7 +303,7 @@ impl Connection {
                 break Ok(taken);
             }
             if self.is_dead() {
-                break Err(Failed::Transport(Transport::PeerGone));
+                break Err(Failed::Transport(Transport::Disconnected));
             }
             if is_past(deadline) {
                 break Err(Failed::Transport(Transport::Busy));
@@ -318,7 +319,7 @@ impl Connection {
     /// Asks the server for a worker in a slot.
     #[cold]
     fn ask(&self, slot: u32, deadline: Option<Instant>) -> Result<(), Transport> {
-        let Ok(frame) = Frame::Wake(Wake { slot }).encode() else { return Err(Transport::Malformed) };
+        let Ok(frame) = Frame::Wake(Wake { slot }).encode() else { return Err(Transport::Unsupported) };
         loop {
             // Wait for a slow server in steps, and look for its death between them.
             let step = Instant::now() + STEP;
@@ -364,7 +365,11 @@ std::thread_local! {
 fn give_up(taken: &Taken<'_>, number: Number, asked: bool, why: Transport) -> Failed {
     if taken.slot().words().withdraw(number, asked) {
         // The slot is free, and the call never runs.
-        return Failed::Transport(if why == Transport::Deadline { Transport::Busy } else { why });
+        return Failed::Transport(match why {
+            Transport::Deadline => Transport::Busy,
+            Transport::PeerGone => Transport::Disconnected,
+            why => why,
+        });
     }
     if !taken.slot().words().answered(number) {
         taken.given_up.set(true);
@@ -379,7 +384,7 @@ fn result_of<R>(
     buffer: &mut [u8],
     read: impl FnOnce(&mut Reader<'_>) -> Result<R, Malformed>,
 ) -> Result<R, Failed> {
-    let bytes = slot.data(length, buffer).ok_or(Failed::Transport(Transport::Malformed))?;
+    let bytes = slot.data(length, buffer).ok_or(Failed::Transport(status::BROKEN))?;
     let mut reader = Reader::new(bytes);
     let result = read(&mut reader).map_err(failed)?;
     reader.end().map_err(failed)?;
@@ -387,7 +392,7 @@ fn result_of<R>(
 }
 
 fn failed(malformed: Malformed) -> Failed {
-    Failed::Transport(malformed.transport())
+    Failed::Transport(Transport::BadResult(malformed.read()))
 }
 
 impl Source for Connection {

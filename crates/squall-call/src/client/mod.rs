@@ -236,10 +236,11 @@ impl ImportOptions {
     }
 }
 
-/// Ends the connection of an imported object. Calls that wait return [`Transport::PeerGone`], and so do later
-/// ones. Returns whether the object is an imported one.
+/// Ends the connection of an imported object. Calls that wait return [`Transport::PeerGone`], later ones
+/// [`Transport::Disconnected`]. Returns whether the object is an imported one.
 ///
 /// [`Transport::PeerGone`]: squall_core::Transport::PeerGone
+/// [`Transport::Disconnected`]: squall_core::Transport::Disconnected
 pub fn disconnect<I: ?Sized + Remote>(handle: Handle<I>) -> bool {
     let id = Handle::id(handle);
     let found = Connection::all().into_iter().find(|connection| connection.imported.get() == Some(&id));

@@ -23,7 +23,8 @@ use listener::Listener;
 /// Exports an object: processes of the same user, and of root, may import it by this name.
 ///
 /// The object stays this process's own. The export ends when the result is dropped. If the object is
-/// destroyed first, callers get the error of a destroyed object.
+/// destroyed first, the export goes on, and callers get
+/// [`Transport::Destroyed`](squall_core::Transport::Destroyed).
 ///
 /// # Errors
 /// [`ExportError`]: the name is taken or not valid, or the system has no thread or descriptor left.

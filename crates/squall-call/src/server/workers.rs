@@ -566,7 +566,7 @@ impl Work<'_> {
             return (status::NO_SUCH_OBJECT, 0);
         }
         if !self.client.is_connected() {
-            return (status::PEER_GONE, 0);
+            return (status::DISCONNECTED, 0);
         }
         if head.method >= u64::BITS || self.client.rights() >> head.method & 1 == 0 {
             return (status::DENIED, 0);

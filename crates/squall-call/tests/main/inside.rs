@@ -2,7 +2,7 @@
 
 use crate::common::{Shop, adds, exported, kind, name, pair, shop, transport, until};
 use squall_call::{Export, ExportError, ExportOptions, ImportError, export, export_on, import, import_from};
-use squall_core::{CallError, CallErrorKind, Transport};
+use squall_core::{CallError, Transport};
 use squall_macros::interface;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -36,7 +36,10 @@ fn an_object_is_found_by_its_name_until_its_export_ends() {
     drop(exported);
     assert!(matches!(import::<dyn Shop>(&name), Err(ImportError::NoServer { .. })));
     let gone = kind(one.try_add(1));
-    assert!(gone == transport(Transport::PeerGone) || gone == transport(Transport::NoSuchObject), "{gone:?}");
+    assert!(
+        gone == transport(Transport::Disconnected) || gone == transport(Transport::NoSuchObject),
+        "{gone:?}"
+    );
     adds(object.handle(), 1, 3);
 }
 
@@ -63,7 +66,7 @@ fn a_panic_of_the_method_ends_its_call_alone() {
 fn a_destroyed_object_gives_its_own_error() {
     let (object, _export, imported) = exported(&ExportOptions::new());
     drop(object);
-    assert_eq!(kind(imported.try_add(1)), CallErrorKind::Destroyed);
+    assert_eq!(kind(imported.try_add(1)), transport(Transport::Destroyed));
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn rights_change_while_calls_come() {
     assert!(matches!(export.deny("none"), Err(ExportError::NoSuchMethod { .. })));
     assert!(client.calls() >= 6);
     client.disconnect();
-    assert_eq!(kind(imported.try_get("a")), transport(Transport::PeerGone));
+    assert_eq!(kind(imported.try_get("a")), transport(Transport::Disconnected));
 }
 
 #[test]

@@ -43,7 +43,9 @@ fn a_killed_server_ends_the_calls_that_wait() {
             assert_eq!(kind(wait.join().unwrap()), transport(Transport::PeerGone));
         }
     });
-    assert_eq!(kind(imported.try_add(1)), transport(Transport::PeerGone));
+    let late = imported.try_add(1).unwrap_err();
+    assert_eq!(late.reason(), transport(Transport::Disconnected));
+    assert!(!late.may_have_run());
     assert!(matches!(import::<dyn Shop>(&name), Err(ImportError::NoServer { .. })), "the name is gone");
     // The name is free again.
     let _again = Server::start(&name);
