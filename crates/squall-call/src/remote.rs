@@ -44,15 +44,17 @@ pub trait Remote: Interface {
 pub enum Unserved {
     /// The interface has no method of this number here.
     NoSuchMethod,
-    /// The arguments could not be decoded, or the result could not be encoded.
-    Malformed(Malformed),
+    /// The arguments could not be decoded. The method did not run.
+    Arguments(Malformed),
+    /// The result could not be encoded.
+    Result(Malformed),
     /// The object was destroyed, or refused the call.
     Call(CallError),
 }
 
 impl From<Malformed> for Unserved {
     fn from(malformed: Malformed) -> Unserved {
-        Unserved::Malformed(malformed)
+        Unserved::Arguments(malformed)
     }
 }
 
@@ -68,7 +70,7 @@ impl fmt::Display for Unserved {
             Unserved::NoSuchMethod => f.write_str(
                 "the interface has no such method here; build both processes with the same methods",
             ),
-            Unserved::Malformed(malformed) => malformed.fmt(f),
+            Unserved::Arguments(malformed) | Unserved::Result(malformed) => malformed.fmt(f),
             Unserved::Call(error) => error.fmt(f),
         }
     }

@@ -18,11 +18,11 @@
 pub use squall_adapt::adaptive::{Adaptive, adaptive};
 pub use squall_core::{
     CallError, CallErrorKind, ClassInfo, Cleanup, CreateError, Destruction, Extends, Handle, Id, Interface,
-    InterfaceOf, Interrupted, LinkError, MediatorInfo, MediatorPhase, Miss, MissAnswer, Name, NameError,
-    ObjectInfo, ObjectKind, ObjectState, Owned, ParseIdError, RepContext, RepInfo, RepIter, RepMemory,
-    RepRef, Root, Source, Transport, WellKnown, class_of, count_after, info_of, name_of, parts_of, set_name,
-    set_part_of, shared, shared_with, snapshot, snapshot_after, swap, swappable, swappable_with, tables,
-    try_shared, whole_of,
+    InterfaceOf, Interrupted, LinkError, MediatorInfo, MediatorPhase, MessageError, Miss, MissAnswer, Name,
+    NameError, ObjectInfo, ObjectKind, ObjectState, Owned, ParseIdError, RepContext, RepInfo, RepIter,
+    RepMemory, RepRef, Root, Source, Transport, WellKnown, class_of, count_after, info_of, name_of, parts_of,
+    set_name, set_part_of, shared, shared_with, snapshot, snapshot_after, swap, swappable, swappable_with,
+    tables, try_shared, whole_of,
 };
 pub use squall_machine::{
     Cluster, ClusterSize, ClusterTree, Clusters, Machine, TreeNode, Vp, VpSet, machine, pervp, restartable,

@@ -161,7 +161,11 @@ impl ImportOptions {
         if server.uid != user && server.uid != 0 {
             return Err(ImportError::OtherUser { expected: user, found: server.uid });
         }
-        let process = socket::process(socket.as_fd())?;
+        let process = match socket::process(socket.as_fd()) {
+            // The server has hung up. Its reason may be there to read.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => None,
+            result => result?,
+        };
         self.connect(socket, Server { name: name.into(), peer: Some(server), process }, deadline)
     }
 
@@ -201,14 +205,16 @@ impl ImportOptions {
         // A server that refuses may have hung up already. Its reason is still there to read.
         let _ = socket::send_until(socket.as_fd(), &hello, &[], deadline);
         let mut buffer = vec![0; FRAME_BYTES_MAX];
-        let packet =
-            socket::receive_until(socket.as_fd(), &mut buffer, deadline).map_err(|error| {
-                match error.kind() {
-                    ErrorKind::TimedOut => ImportError::TimedOut,
-                    ErrorKind::InvalidData => ImportError::Unexpected("a packet that is no frame"),
-                    _ => ImportError::Closed,
-                }
-            })?;
+        let mut received = socket::receive_until(socket.as_fd(), &mut buffer, deadline);
+        if received.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset) {
+            // The server hung up before it read the hello. The kernel tells that first, and its reason next.
+            received = socket::receive_until(socket.as_fd(), &mut buffer, deadline);
+        }
+        let packet = received.map_err(|error| match error.kind() {
+            ErrorKind::TimedOut => ImportError::TimedOut,
+            ErrorKind::InvalidData => ImportError::Unexpected("a packet that is no frame"),
+            _ => ImportError::Closed,
+        })?;
         let Some(socket::Packet { bytes, mut descriptors }) = packet else { return Err(ImportError::Closed) };
         let welcome = match Frame::decode(&buffer[..bytes])? {
             Frame::Welcome(welcome) if welcome.regions == regions => welcome,
@@ -234,10 +240,11 @@ impl ImportOptions {
     }
 }
 
-/// Ends the connection of an imported object. Calls that wait return [`Transport::PeerGone`], and so do later
-/// ones. Returns whether the object is an imported one.
+/// Ends the connection of an imported object. Calls that wait return [`Transport::PeerGone`], later ones
+/// [`Transport::Disconnected`]. Returns whether the object is an imported one.
 ///
 /// [`Transport::PeerGone`]: squall_core::Transport::PeerGone
+/// [`Transport::Disconnected`]: squall_core::Transport::Disconnected
 pub fn disconnect<I: ?Sized + Remote>(handle: Handle<I>) -> bool {
     let id = Handle::id(handle);
     let found = Connection::all().into_iter().find(|connection| connection.imported.get() == Some(&id));

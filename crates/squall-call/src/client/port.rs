@@ -49,7 +49,6 @@ fn error<I: ?Sized + Remote>(id: Id, method: u32, failed: Failed) -> CallError {
     let method = <I as Interface>::METHODS.get(method as usize).copied().unwrap_or("?");
     let kind = match failed {
         Failed::Transport(transport) => CallErrorKind::Transport(transport),
-        Failed::Destroyed => CallErrorKind::Destroyed,
         Failed::Refused => CallErrorKind::Refused("the object in the other process refused the call"),
     };
     CallError::__remote(<I as Interface>::NAME, id, method, kind)

@@ -20,7 +20,6 @@ use std::fmt;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use super::connection::Connection;
 use super::port::{self, Port, with_deadline};
 use super::{ImportError, ImportOptions};
 use crate::remote::Remote;
@@ -99,8 +98,8 @@ impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> RenewableImport<I> {
     /// within `limit`, and calls `f` once more if the method has not run.
     ///
     /// # Errors
-    /// The error of `f`. If the method may have run before the server ended
-    /// ([`Transport::may_have_run`]), the next call goes to the new import. Repeat it if it is idempotent.
+    /// The error of `f`. If the method may have run before the server ended ([`CallError::may_have_run`]),
+    /// the next call goes to the new import. Repeat it if it is idempotent.
     pub fn call<R>(
         &self,
         limit: Duration,
@@ -112,7 +111,7 @@ impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> RenewableImport<I> {
             other => return other,
         };
         match self.renew(handle, limit) {
-            Ok(renewed) if !may_have_run(&error) => f(renewed),
+            Ok(renewed) if !error.may_have_run() => f(renewed),
             _ => Err(error),
         }
     }
@@ -121,7 +120,7 @@ impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> RenewableImport<I> {
     /// handle of the present import.
     ///
     /// Call it if the connection of `failed` has ended: a call returned [`Transport::PeerGone`],
-    /// `Transport::Disconnected` or [`Transport::NoSuchObject`]. A connection that works is ended, too.
+    /// [`Transport::Disconnected`] or [`Transport::NoSuchObject`]. A connection that works is ended, too.
     ///
     /// One thread at a time imports, and the others wait for it. Attempts are repeated for up to `limit`
     /// while the error [is transient](ImportError::is_transient). The pauses between them grow from 1 to
@@ -279,15 +278,14 @@ fn deadline(limit: Duration) -> Option<Instant> {
 
 /// Whether this error of a call means that the import has ended.
 fn has_ended<I: ?Sized>(handle: Handle<I>, error: &CallError) -> bool {
-    use CallErrorKind::{Destroyed, Transport as Failed};
-    let id = Handle::id(handle);
-    error.id() == id
-        && (matches!(error.reason(), Destroyed | Failed(Transport::PeerGone | Transport::NoSuchObject))
-            || Connection::all().iter().any(|other| other.imported.get() == Some(&id) && other.is_dead()))
-}
-
-fn may_have_run(error: &CallError) -> bool {
-    matches!(error.reason(), CallErrorKind::Transport(transport) if transport.may_have_run())
+    use Transport::{Disconnected, NoSuchObject, PeerGone};
+    let ended = match error.reason() {
+        // Another thread has replaced the import.
+        CallErrorKind::Destroyed => true,
+        CallErrorKind::Transport(transport) => matches!(transport, PeerGone | Disconnected | NoSuchObject),
+        _ => false,
+    };
+    ended && error.id() == Handle::id(handle)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::common::{Shop, adds, exported, kind, name, pair, transport, until};
 use squall_call::{ExportOptions, ImportError, ImportOptions, socket, with_deadline};
-use squall_core::Transport;
+use squall_core::{MessageError, Transport};
 use std::time::Duration;
 
 #[test]
@@ -13,8 +13,9 @@ fn eight_kilobytes_pass_each_way_and_more_is_an_error() {
         assert_eq!(imported.sum(&vec![1; count]), Ok(count as u64), "{count}");
         assert_eq!(imported.bytes(count), vec![7; count], "{count}");
     }
-    assert_eq!(kind(imported.try_sum(&[1; 8_448])), transport(Transport::TooLarge));
-    assert_eq!(kind(imported.try_bytes(8_448)), transport(Transport::TooLarge));
+    let too_large = MessageError::TooLarge;
+    assert_eq!(kind(imported.try_sum(&[1; 8_448])), transport(Transport::BadArguments(too_large)));
+    assert_eq!(kind(imported.try_bytes(8_448)), transport(Transport::BadResult(too_large)));
     adds(imported.handle(), 1, 1);
 }
 

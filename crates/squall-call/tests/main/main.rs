@@ -2,6 +2,7 @@
 #![cfg(all(target_os = "linux", not(miri), not(loom)))]
 
 mod common;
+mod errors;
 mod hostile;
 mod inside;
 mod limits;

@@ -87,6 +87,19 @@ fn a_server_that_stays_away_is_an_error() {
 }
 
 #[test]
+fn a_call_that_has_not_run_is_repeated() {
+    let name = name("repeated");
+    let object = shop();
+    let _export = export(object.handle(), &name).unwrap();
+    let remote = renewable(&name);
+    let ended = remote.handle();
+    disconnect(ended);
+    assert_eq!(kind(ended.try_add(1)), transport(Transport::Disconnected));
+    assert_eq!(remote.call(LONG, |shop| shop.try_add(1)), Ok(1));
+    assert_eq!(kind(ended.try_add(1)), CallErrorKind::Destroyed);
+}
+
+#[test]
 fn errors_of_a_working_import_do_not_renew_it() {
     let name = name("working");
     let object = shop();

@@ -51,7 +51,7 @@ impl Name {
     /// The greatest length of a name in bytes. The end of a longer one is cut off, between two characters.
     pub const BYTES_MAX: usize = 256;
 
-    fn new(text: Arc<str>) -> Name {
+    pub(crate) fn new(text: Arc<str>) -> Name {
         if text.len() <= Name::BYTES_MAX {
             return Name(text);
         }
