@@ -27,8 +27,8 @@ use listener::Listener;
 /// [`Transport::Destroyed`](squall_core::Transport::Destroyed).
 ///
 /// A name has 1 to 80 bytes, and no control characters. Each user has names of its own. So a client of
-/// another user needs [`ExportOptions::allow_user`] here, and
-/// [`ImportOptions::server_user`](crate::ImportOptions::server_user) for its import.
+/// another user needs [`ImportOptions::server_user`](crate::ImportOptions::server_user) for its import, and,
+/// unless it is root, [`ExportOptions::allow_user`] here.
 ///
 /// # Errors
 /// [`ExportError`]: the name is taken or not valid, or the system has no thread or descriptor left.
