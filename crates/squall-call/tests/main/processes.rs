@@ -1,7 +1,7 @@
 //! Calls to a server in another process.
 
 use crate::common::{Server, Shop, adds, kind, name, shop, transport, until};
-use squall_call::{ExportOptions, ImportError, Refusal, export, import};
+use squall_call::{ExportOptions, ImportError, ImportOptions, Refusal, RenewableImport, export, import};
 use squall_core::{CallErrorKind, Transport};
 
 /// Not a test: the body of a server's process.
@@ -129,10 +129,15 @@ fn a_forked_child_gets_errors() {
     let _export = export(object.handle(), &name).unwrap();
     let imported = import::<dyn Shop>(&name).unwrap();
     adds(imported.handle(), 1, 1);
+    let limit = std::time::Duration::from_secs(600);
+    let renewable = RenewableImport::<dyn Shop>::new(ImportOptions::new(), &name, limit).unwrap();
     let errors = squall_test_fork(|| {
         let called = kind(imported.try_add(1)) == CallErrorKind::Forked;
         let made = matches!(import::<dyn Shop>(&name), Err(ImportError::Forked));
-        called && made
+        let handle = renewable.handle();
+        let renewed = kind(renewable.call(limit, |shop| shop.try_add(1))) == CallErrorKind::Forked
+            && matches!(renewable.renew(handle, limit), Err(ImportError::Forked));
+        called && made && renewed
     });
     assert!(errors);
     adds(imported.handle(), 1, 2);
