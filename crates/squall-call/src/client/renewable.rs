@@ -291,7 +291,6 @@ fn has_ended<I: ?Sized>(handle: Handle<I>, error: &CallError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::export;
 
     /// The hidden modules of the façade, which the attribute names.
     mod facade {
@@ -315,21 +314,34 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_with_the_turn_renews_without_it() {
-        let limit = Duration::from_secs(600);
-        let name = format!("test-{}-turn", std::process::id());
-        let object = squall_core::shared::<dyn Echo, _>(Plain);
-        let _export = export(object.handle(), &name).unwrap();
-        let remote = RenewableImport::<dyn Echo>::new(ImportOptions::new(), &name, limit).unwrap();
-        let failed = remote.handle();
-        let turn = remote.turn(failed, None).ok().flatten().expect("no thread has it");
-        let renewed = remote.renew(failed, limit).unwrap();
-        assert_eq!((renewed.echo(7), remote.handle()), (7, renewed));
-        // The outer renewal finds the import replaced, and drops its own.
-        let own = import_within::<dyn Echo>(&remote.options, &name, None).unwrap();
-        let (handle, unused) = remote.replace(failed, own);
-        assert!(handle == renewed && unused.handle() != renewed);
-        drop(turn);
-        assert!(remote.turn(renewed, None).is_ok_and(|turn| turn.is_some()), "the turn is free again");
+    fn one_thread_has_the_turn_and_never_waits_for_it() {
+        let plain = || squall_core::shared::<dyn Echo, _>(Plain);
+        let owner = plain();
+        let failed = owner.handle();
+        let remote = RenewableImport {
+            options: ImportOptions::new(),
+            name: "unused".into(),
+            handle: Rcu::new(Box::new(failed)),
+            state: Mutex::new(State { owner, turn: None }),
+            ended: EventCount::new(),
+        };
+        let past = Some(Instant::now());
+        let turn = remote.turn(failed, past).ok().flatten().expect("no thread has it");
+        thread::scope(|scope| {
+            let other = scope.spawn(|| matches!(remote.turn(failed, past), Err(Waited::TooLong)));
+            assert!(other.join().unwrap());
+            // The calling thread has it, so it goes on without.
+            assert!(matches!(remote.turn(failed, past), Ok(None)));
+            let (handle, old) = remote.replace(failed, plain());
+            assert_eq!(old.handle(), failed);
+            // The others see the new import before the turn ends.
+            let other = scope.spawn(|| matches!(remote.turn(failed, past), Err(Waited::Replaced(_))));
+            assert!(other.join().unwrap());
+            // A second one of the calling thread is not used.
+            let (present, unused) = remote.replace(failed, plain());
+            assert!(present == handle && unused.handle() != handle);
+            drop(turn);
+            assert!(matches!(remote.turn(handle, past), Ok(Some(_))), "it is free again");
+        });
     }
 }
