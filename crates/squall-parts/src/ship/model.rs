@@ -110,6 +110,35 @@ fn watched() {
     server.join().unwrap();
 }
 
+/// A sender leaves a waker, and then another one, while the call ends. The second one wakes it.
+fn watched_twice() {
+    let world = world(1);
+    let ticket = send(&world, 5);
+    let server = spawn(&world, |world| assert!(serve_once(world)));
+    let _ = world.inbox.watch(&ticket, Waker::noop());
+    sleep(&world, &ticket);
+    assert_eq!(result(&world, ticket), 5);
+    server.join().unwrap();
+}
+
+/// A sender watches a call and cancels it, and watches the next one in the same slot, while a server takes.
+fn cancelled_and_watched() {
+    let world = world(1);
+    let first = send(&world, 5);
+    let server = spawn(&world, |world| u32::from(serve_once(world)) + u32::from(serve_once(world)));
+    let _ = world.inbox.watch(&first, Waker::noop());
+    let begun = world.inbox.cancel(first).map_err(|first| world.inbox.detach(first)).is_err();
+    if !begun {
+        let second = send(&world, 6);
+        if !world.inbox.watch(&second, &Unpark::waker()) && !serve_once(&world) {
+            sleep(&world, &second);
+        }
+        assert_eq!(result(&world, second), 6);
+    }
+    assert!(server.join().unwrap() <= 1);
+    assert_eq!(world.inbox.free_count(), 1);
+}
+
 /// A sender watches a call and gives it up. The slot serves the next call, and its sender sleeps.
 fn detached() {
     let world = world(1);
@@ -286,7 +315,7 @@ fn gathered() {
 /// Makes a test of each model, which must hold.
 use squall_sys::models;
 models! {
-    within 3: sent_twice two_senders watched detached cancelled two_servers repeated asked in_a_circle refused
+    within 3: sent_twice two_senders watched watched_twice cancelled_and_watched detached cancelled two_servers repeated asked in_a_circle refused
     gathered
 }
 

@@ -114,7 +114,7 @@ impl fmt::Debug for Payload {
 /// calls that are leaked, make an inbox full.
 ///
 /// In a shipped closure, a thread that polls another call counts as waiting until the closure returns. So
-/// [`block_on`](https://docs.rs/pollster) of calls in a circle works. Squall does not see other waits, as for
+/// `block_on` of calls in a circle works. Squall does not see other waits, as for
 /// a message in a channel. If a closure waits so for a call to its own VP, both may wait for ever.
 ///
 /// # Example

@@ -16,7 +16,8 @@
 //! - I4. The thread that fell asleep last is woken first. So threads that are not needed sleep on, and end.
 //!
 //! Not promised: progress while a shipped call waits for something else, such as a lock. The other calls in
-//! the inbox then wait for it, unless another thread serves.
+//! the inbox then wait for it, unless another thread serves. Nor progress if no thread can be started and
+//! calls wait for each other deeper than a thread nests them (`vps`), or poll.
 //!
 //! Cost: asking takes a lock, and wakes or makes a thread. A thread is made under that lock.
 
