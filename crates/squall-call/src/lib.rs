@@ -88,5 +88,5 @@ pub mod __macro {
     pub use crate::codec::*;
     #[cfg(any(not(target_os = "linux"), miri))]
     pub use crate::elsewhere::Port;
-    pub use crate::remote::{Remote, Unserved};
+    pub use crate::remote::{Remote, Unserved, fits};
 }

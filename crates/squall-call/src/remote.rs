@@ -5,6 +5,7 @@ use std::fmt;
 use squall_core::{CallError, Handle, Interface};
 
 use crate::codec::{Malformed, Reader, Writer};
+use crate::frames::{INTERFACE_BYTES_MAX, SIGNATURE_BYTES_MAX};
 
 /// An interface that other processes can call. `#[squall::interface(remote)]` implements it.
 ///
@@ -37,6 +38,22 @@ pub trait Remote: Interface {
         input: &mut Reader<'_>,
         output: &mut Writer<'_>,
     ) -> Result<(), Unserved>;
+}
+
+/// Not public: checks that the name and the signatures of an interface fit the frame that opens a connection.
+///
+/// # Panics
+/// If one of them is too long.
+pub const fn fits(name: &str, signature: &str) {
+    assert!(
+        name.len() <= INTERFACE_BYTES_MAX,
+        "the name of a remote interface has at most 256 bytes; rename the trait"
+    );
+    assert!(
+        signature.len() <= SIGNATURE_BYTES_MAX,
+        "the signatures of a remote interface have at most 24 KiB; import the types with `use`, or put some of \
+         the methods into another interface"
+    );
 }
 
 /// The reason why a call of another process has no result.
@@ -77,3 +94,18 @@ impl fmt::Display for Unserved {
 }
 
 impl std::error::Error for Unserved {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::catch_unwind;
+
+    #[test]
+    fn names_and_signatures_that_no_frame_holds_are_refused() {
+        let (name, signature) = ("n".repeat(INTERFACE_BYTES_MAX), "s".repeat(SIGNATURE_BYTES_MAX));
+        fits(&name, &signature);
+        let longer = |text: &str| format!("{text}x");
+        assert!(catch_unwind(|| fits(&longer(&name), &signature)).is_err());
+        assert!(catch_unwind(|| fits(&name, &longer(&signature))).is_err());
+    }
+}

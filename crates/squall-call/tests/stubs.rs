@@ -26,7 +26,7 @@ mod facade {
             pub(crate) use crate::Port;
             pub(crate) use squall_call::__macro::{
                 Borrowed, Field, InPlaceBorrowed, PackedField, PackedOrError, PlainField, Reader, Remote,
-                SliceBorrowed, Unserved, ValueBorrowed, ValueOrError, Writer,
+                SliceBorrowed, Unserved, ValueBorrowed, ValueOrError, Writer, fits,
             };
         }
     }

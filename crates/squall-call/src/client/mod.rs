@@ -1,6 +1,7 @@
 //! Importing objects of other processes.
 
 mod connection;
+mod differs;
 mod port;
 mod renewable;
 
@@ -15,7 +16,7 @@ use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use crate::frames::{FRAME_BYTES_MAX, Frame, FrameError, Hello, Refusal};
+use crate::frames::{Differs, FRAME_BYTES_MAX, Frame, FrameError, Hello, Refusal};
 use crate::layout;
 use crate::remote::Remote;
 use crate::segment::Segment;
@@ -218,8 +219,9 @@ impl ImportOptions {
         let Some(socket::Packet { bytes, mut descriptors }) = packet else { return Err(ImportError::Closed) };
         let welcome = match Frame::decode(&buffer[..bytes])? {
             Frame::Welcome(welcome) if welcome.regions == regions => welcome,
-            Frame::Refusal(Refusal::Schema) => {
-                return Err(ImportError::OtherSchema { expected: I::SIGNATURE });
+            Frame::Differs(Differs { signature }) => {
+                let found = signature.to_owned();
+                return Err(ImportError::OtherSchema { expected: I::SIGNATURE, found });
             }
             Frame::Refusal(refusal) => return Err(ImportError::Refused(refusal)),
             _ => return Err(ImportError::Unexpected("another frame than the welcome")),
@@ -323,6 +325,8 @@ pub enum ImportError {
     OtherSchema {
         /// The signatures that this process expects.
         expected: &'static str,
+        /// The signatures of the server. A hostile one may send any text.
+        found: String,
     },
     /// The server refused the connection.
     Refused(Refusal),
@@ -376,11 +380,14 @@ impl fmt::Display for ImportError {
                 "a process of user {found} holds the name, but user {expected} or root was expected; \
                  if that is intended, say so with `ImportOptions::server_user`"
             ),
-            ImportError::OtherSchema { expected } => write!(
-                f,
-                "the server's interface differs from `{expected}`; build both programs from the same definition \
-                 of the trait"
-            ),
+            ImportError::OtherSchema { expected, found } => {
+                let (expected, found) = differs::first_difference(expected, found);
+                write!(
+                    f,
+                    "the server's interface has {found} and this program's has {expected}; build both programs \
+                     from the same definition of the trait"
+                )
+            }
             ImportError::Refused(refusal) => write!(f, "the server refused the connection: {refusal}"),
             ImportError::TimedOut => f.write_str(
                 "the server did not answer in time; it hangs, or is still starting: import again, or allow more \

@@ -20,7 +20,7 @@ use std::time::Duration;
 use super::exported::Exported;
 use super::users::{User, Workers};
 use super::workers;
-use crate::frames::{FRAME_BYTES_MAX, Frame, FrameError, Hello, Refusal, Wake, Welcome};
+use crate::frames::{Differs, FRAME_BYTES_MAX, Frame, FrameError, Hello, Refusal, Wake, Welcome};
 use crate::layout::{self, REGION_SLOTS};
 use crate::segment::Segment;
 use crate::slot::Desk;
@@ -229,6 +229,11 @@ impl Client {
         match frame {
             Frame::Hello(hello) => match self.welcome(&hello) {
                 Ok(()) => Next::Watch,
+                Err(Refusal::Schema) => {
+                    let signature = self.exported.signature;
+                    tell(&self.socket, &Frame::Differs(Differs { signature }));
+                    self.over()
+                }
                 Err(refusal) => {
                     refuse(&self.socket, refusal);
                     self.over()
@@ -291,8 +296,12 @@ pub(super) fn own_user() -> u32 {
 }
 
 fn refuse(socket: &OwnedFd, refusal: Refusal) {
+    tell(socket, &Frame::Refusal(refusal));
+}
+
+fn tell(socket: &OwnedFd, frame: &Frame<'_>) {
     // Errors are ignored: the caller may be gone.
-    if let Ok(frame) = Frame::Refusal(refusal).encode() {
+    if let Ok(frame) = frame.encode() {
         let _ = socket::send(socket.as_fd(), &frame, &[]);
     }
 }

@@ -55,7 +55,8 @@ impl Client {
 
     fn ask(&self, slot: Slot) {
         let wake = Frame::Wake(Wake { slot: slot.index() }).encode().unwrap();
-        let _ = socket::send(self.socket.as_fd(), &wake, &[]);
+        // The server may have hung up. It may also read slowly, and must get every frame.
+        let _ = socket::send_until(self.socket.as_fd(), &wake, &[], soon());
     }
 
     /// Waits until the server has answered the call with number 1, or hung up. Returns the status of the

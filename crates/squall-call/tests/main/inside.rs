@@ -291,6 +291,9 @@ fn an_interface_with_another_signature_is_refused_with_both() {
         } else {
             import_from::<dyn Other>(there).map(drop).unwrap_err()
         };
+        let text = error.to_string();
         assert!(matches!(error, ImportError::OtherSchema { .. }), "{error}");
+        let both = if wrong == 0 { ["`add(u64)->u64`", "`add(u32)->u32`"] } else { ["`Shop`", "`Other`"] };
+        assert!(both.iter().all(|part| text.contains(part)), "{text}");
     }
 }
