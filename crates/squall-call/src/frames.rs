@@ -11,7 +11,7 @@
 //! ```text
 //! byte  0  MAGIC
 //!       2  VERSION
-//!       3  kind     1 Hello, 2 Welcome, 3 Refusal, 4 Wake
+//!       3  kind     1 Hello, 2 Welcome, 3 Refusal, 4 Wake, 5 Differs
 //!       4  body     the fields in their order, in the format of postcard
 //! ```
 
@@ -47,6 +47,8 @@ pub enum Frame<'a> {
     Refusal(Refusal),
     /// The client called in a slot without a worker.
     Wake(Wake),
+    /// The server refuses the client, since it exports this other interface, and hangs up.
+    Differs(Differs<'a>),
 }
 
 /// The interface that a client expects, and the size of its segment.
@@ -56,8 +58,7 @@ pub struct Hello<'a> {
     pub interface: &'a str,
     /// Hash of the signature.
     pub schema: u64,
-    /// Methods, with the types of their arguments and results. A server shows it beside its own if the hashes
-    /// differ.
+    /// Methods, with the types of their arguments and results.
     pub signature: &'a str,
     /// Regions that the segment shall have: the VPs of the client.
     pub regions: u32,
@@ -79,6 +80,13 @@ pub struct Welcome {
 pub struct Wake {
     /// Index of the slot in the segment.
     pub slot: u32,
+}
+
+/// The interface that a server exports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Differs<'a> {
+    /// Methods, with the types of their arguments and results.
+    pub signature: &'a str,
 }
 
 /// Reason of a server to refuse a client.
@@ -184,6 +192,7 @@ impl<'a> Frame<'a> {
             Frame::Welcome(welcome) => postcard::to_extend(welcome, bytes),
             Frame::Refusal(refusal) => postcard::to_extend(refusal, bytes),
             Frame::Wake(wake) => postcard::to_extend(wake, bytes),
+            Frame::Differs(differs) => postcard::to_extend(differs, bytes),
         };
         all.map_err(|_| FrameError::Body)
     }
@@ -207,6 +216,7 @@ impl<'a> Frame<'a> {
             2 => Frame::Welcome(whole(body)?),
             3 => Frame::Refusal(whole(body)?),
             4 => Frame::Wake(whole(body)?),
+            5 => Frame::Differs(whole(body)?),
             _ => return Err(FrameError::Kind(kind)),
         };
         frame.check()?;
@@ -219,6 +229,7 @@ impl<'a> Frame<'a> {
             Frame::Welcome(_) => 2,
             Frame::Refusal(_) => 3,
             Frame::Wake(_) => 4,
+            Frame::Differs(_) => 5,
         }
     }
 
@@ -232,6 +243,9 @@ impl<'a> Frame<'a> {
             }
             Frame::Welcome(welcome) => welcome.regions,
             Frame::Refusal(_) => return Ok(()),
+            Frame::Differs(Differs { signature }) => {
+                return at_most("signature", signature.len(), SIGNATURE_BYTES_MAX);
+            }
             Frame::Wake(Wake { slot }) if *slot < REGIONS_MAX * REGION_SLOTS => return Ok(()),
             Frame::Wake(Wake { slot }) => return Err(FrameError::Slot(*slot)),
         };
@@ -269,6 +283,7 @@ mod tests {
             Frame::Refusal(Refusal::Malformed),
             Frame::Wake(Wake { slot: 0 }),
             Frame::Wake(Wake { slot: REGIONS_MAX * REGION_SLOTS - 1 }),
+            Frame::Differs(Differs { signature: "Counter{}" }),
         ]
     }
 
@@ -284,11 +299,12 @@ mod tests {
     fn the_bytes_of_each_kind_stay_the_same() {
         let hello = Hello { interface: "C", schema: 300, signature: "S{}", regions: 2 };
         let welcome = Welcome { object: 1, methods: 3, regions: 128 };
-        let expected: [(Frame<'_>, &[u8]); 4] = [
+        let expected: [(Frame<'_>, &[u8]); 5] = [
             (Frame::Hello(hello), b"Sq\x01\x01\x01C\xAC\x02\x03S{}\x02"),
             (Frame::Welcome(welcome), b"Sq\x01\x02\x01\x03\x80\x01"),
             (Frame::Refusal(Refusal::Denied), b"Sq\x01\x03\x02"),
             (Frame::Wake(Wake { slot: 16 }), b"Sq\x01\x04\x10"),
+            (Frame::Differs(Differs { signature: "S{}" }), b"Sq\x01\x05\x03S{}"),
         ];
         for (frame, bytes) in expected {
             assert_eq!(frame.encode().unwrap(), bytes);
@@ -313,7 +329,7 @@ mod tests {
         assert_eq!(Frame::decode(b"GET / HTTP/1.1\r\n\r\n"), Err(FrameError::NoFrame));
         assert_eq!(Frame::decode(b"Sq\x02\x01newer"), Err(FrameError::Version(2)));
         assert_eq!(Frame::decode(b"Sq\x01\x00"), Err(FrameError::Kind(0)));
-        assert_eq!(Frame::decode(b"Sq\x01\x05"), Err(FrameError::Kind(5)));
+        assert_eq!(Frame::decode(b"Sq\x01\x06"), Err(FrameError::Kind(6)));
         assert_eq!(Frame::decode(b"Sq\x01\x03\x06"), Err(FrameError::Body));
         let text = FrameError::Version(2).to_string();
         assert!(text.contains("version 2") && text.contains("version 1"));
@@ -337,6 +353,10 @@ mod tests {
                 Frame::Hello(Hello { signature: &signature, ..hello }),
                 too_long("signature", signature.len(), SIGNATURE_BYTES_MAX),
             ),
+            (
+                Frame::Differs(Differs { signature: &signature }),
+                too_long("signature", signature.len(), SIGNATURE_BYTES_MAX),
+            ),
             (Frame::Hello(Hello { regions: 0, ..hello }), FrameError::Regions(0)),
             (Frame::Hello(Hello { regions: REGIONS_MAX + 1, ..hello }), FrameError::Regions(REGIONS_MAX + 1)),
             (
@@ -357,6 +377,7 @@ mod tests {
                 Frame::Welcome(welcome) => postcard::to_allocvec(welcome).unwrap(),
                 Frame::Refusal(refusal) => postcard::to_allocvec(refusal).unwrap(),
                 Frame::Wake(wake) => postcard::to_allocvec(wake).unwrap(),
+                Frame::Differs(differs) => postcard::to_allocvec(differs).unwrap(),
             });
             assert_eq!(Frame::decode(&bytes), Err(expected));
         }

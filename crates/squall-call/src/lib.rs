@@ -40,7 +40,8 @@ mod watch;
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use client::{
-    ImportError, ImportInfo, ImportOptions, disconnect, import, import_from, imports, with_deadline,
+    ImportError, ImportInfo, ImportOptions, RenewableImport, disconnect, import, import_from, imports,
+    with_deadline,
 };
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use frames::{FrameError, Refusal};
@@ -63,6 +64,13 @@ pub use server::{
 /// // Now export an object on `here`, or import one from it. The child does the other.
 /// # Ok::<(), std::io::Error>(())
 /// ```
+/// In the child:
+/// ```no_run
+/// use std::os::fd::AsFd;
+///
+/// let there = std::io::stdin().as_fd().try_clone_to_owned()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub fn socket_pair() -> std::io::Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)> {
     socket::pair()
@@ -80,5 +88,5 @@ pub mod __macro {
     pub use crate::codec::*;
     #[cfg(any(not(target_os = "linux"), miri))]
     pub use crate::elsewhere::Port;
-    pub use crate::remote::{Remote, Unserved};
+    pub use crate::remote::{Remote, Unserved, fits};
 }

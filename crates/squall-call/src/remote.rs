@@ -5,6 +5,7 @@ use std::fmt;
 use squall_core::{CallError, Handle, Interface};
 
 use crate::codec::{Malformed, Reader, Writer};
+use crate::frames::{INTERFACE_BYTES_MAX, SIGNATURE_BYTES_MAX};
 
 /// An interface that other processes can call. `#[squall::interface(remote)]` implements it.
 ///
@@ -39,20 +40,38 @@ pub trait Remote: Interface {
     ) -> Result<(), Unserved>;
 }
 
+/// Not public: checks that the name and the signatures of an interface fit the frame that opens a connection.
+///
+/// # Panics
+/// If one of them is too long.
+pub const fn fits(name: &str, signature: &str) {
+    assert!(
+        name.len() <= INTERFACE_BYTES_MAX,
+        "the name of a remote interface has at most 256 bytes; rename the trait"
+    );
+    assert!(
+        signature.len() <= SIGNATURE_BYTES_MAX,
+        "the signatures of a remote interface have at most 24 KiB; import the types with `use`, or put some of \
+         the methods into another interface"
+    );
+}
+
 /// The reason why a call of another process has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unserved {
     /// The interface has no method of this number here.
     NoSuchMethod,
-    /// The arguments could not be decoded, or the result could not be encoded.
-    Malformed(Malformed),
+    /// The arguments could not be decoded. The method did not run.
+    Arguments(Malformed),
+    /// The result could not be encoded.
+    Result(Malformed),
     /// The object was destroyed, or refused the call.
     Call(CallError),
 }
 
 impl From<Malformed> for Unserved {
     fn from(malformed: Malformed) -> Unserved {
-        Unserved::Malformed(malformed)
+        Unserved::Arguments(malformed)
     }
 }
 
@@ -68,10 +87,25 @@ impl fmt::Display for Unserved {
             Unserved::NoSuchMethod => f.write_str(
                 "the interface has no such method here; build both processes with the same methods",
             ),
-            Unserved::Malformed(malformed) => malformed.fmt(f),
+            Unserved::Arguments(malformed) | Unserved::Result(malformed) => malformed.fmt(f),
             Unserved::Call(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for Unserved {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::catch_unwind;
+
+    #[test]
+    fn names_and_signatures_that_no_frame_holds_are_refused() {
+        let (name, signature) = ("n".repeat(INTERFACE_BYTES_MAX), "s".repeat(SIGNATURE_BYTES_MAX));
+        fits(&name, &signature);
+        let longer = |text: &str| format!("{text}x");
+        assert!(catch_unwind(|| fits(&longer(&name), &signature)).is_err());
+        assert!(catch_unwind(|| fits(&name, &longer(&signature))).is_err());
+    }
+}

@@ -155,6 +155,8 @@ pub(crate) trait Sleep {
 pub(crate) enum Issued {
     /// A worker is in the slot, or on its way.
     Served,
+    /// A worker is in the slot, or on its way, or the slot still waits for one: its last call was taken back.
+    Queued,
     /// No worker is in the slot. Ask the server for one.
     Absent,
 }
@@ -173,8 +175,9 @@ impl Words<'_> {
         let old = self.call.swap(number.with(State::Issued), sites::ISSUE.order(Ordering::Release));
         match Seen(old).state() {
             State::Absent => return Issued::Absent,
+            State::Withdrawn => return Issued::Queued,
             State::Sleeps => sleep.wake(self.call),
-            State::Issued | State::Runs | State::Withdrawn | State::Look | State::Other => {}
+            State::Issued | State::Runs | State::Look | State::Other => {}
         }
         Issued::Served
     }
@@ -459,6 +462,28 @@ pub(crate) fn serve(words: Words<'_>, desk: &Desk, service: &impl Service, once:
             }
         }
     }
+}
+
+/// Looks of a server at a slot that it refuses. An honest caller changes the slot a few times meanwhile.
+const REFUSE_LOOKS: u32 = 1_000;
+
+/// Server: answers the calls of a slot that it has taken without running them, and leaves the slot. `answer`
+/// writes the status. Returns false, and has left the slot, if the caller changed it all the time.
+#[cold]
+pub(crate) fn refuse(words: Words<'_>, desk: &Desk, answer: impl Fn(), sleep: &impl Sleep) -> bool {
+    for _ in 0..REFUSE_LOOKS {
+        let seen = words.look();
+        if seen.state() == State::Issued {
+            if words.begin(seen) {
+                answer();
+                words.answer(seen, sleep);
+            }
+        } else if words.mark_absent(seen) && desk.leave() {
+            return true;
+        }
+    }
+    while !desk.leave() {}
+    false
 }
 
 #[cfg(test)]

@@ -262,6 +262,27 @@ fn looks_after_a_call() {
     server.join().unwrap();
 }
 
+/// A server refuses the call of a slot. The caller calls again, and that call is answered too.
+fn is_refused() {
+    let slot = Slot::new();
+    assert_eq!(slot.words().issue(FIRST, &slot.worker), Issued::Absent);
+    assert!(slot.desk.ask());
+    let server = {
+        let slot = slot.clone();
+        thread::spawn(move || {
+            let answer = || slot.result.store(0, Ordering::Relaxed);
+            assert!(refuse(slot.words(), &slot.desk, answer, &slot.callers));
+        })
+    };
+    assert_eq!(slot.await_answer(FIRST), 0);
+    slot.issue(SECOND, 8);
+    let second = slot.await_answer(SECOND);
+    server.join().unwrap();
+    let ran = slot.ran.load(Ordering::Relaxed);
+    assert!((second, ran) == (0, 0) || (second, ran) == (9, 1), "{second} after {ran} calls");
+    assert!(!slot.desk.is_taken());
+}
+
 use squall_sys::models;
 models! { "slot::model":
     hand_off: ISSUE, ARGUMENTS, ANSWER, RESULT, WORKER_SLEEPS, CALLER_SLEEPS;
@@ -272,6 +293,7 @@ models! { "slot::model":
     looks: LOOK;
     looks_again: AWAKE;
     looks_after_a_call: TOLD;
+    is_refused: LEFT, AGAIN;
 }
 
 #[test]
@@ -294,5 +316,14 @@ fn a_caller_that_writes_any_value_harms_its_own_slot_only() {
         slot.work(Patience::None);
         assert!(!slot.desk.is_taken());
         assert_eq!(Seen(slot.call.load(Ordering::Relaxed)).state(), State::Absent);
+        // A server that refuses has an end, too.
+        assert!(slot.desk.ask());
+        slot.call.store(value, Ordering::Relaxed);
+        assert!(refuse(slot.words(), &slot.desk, || (), &slot.callers));
+        let changes = || slot.call.store(value << 3 | 1, Ordering::Relaxed);
+        assert!(slot.desk.ask());
+        changes();
+        assert!(!refuse(slot.words(), &slot.desk, changes, &slot.callers), "a caller calls all the time");
+        assert!(!slot.desk.is_taken());
     }
 }

@@ -1,6 +1,6 @@
 //! The codes of a reply.
 
-use squall_core::{CallErrorKind, Id, Transport};
+use squall_core::{CallErrorKind, Id, MessageError, Transport};
 
 use crate::remote::Unserved;
 
@@ -8,8 +8,6 @@ use crate::remote::Unserved;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
     Transport(Transport),
-    /// The exported object was destroyed.
-    Destroyed,
     /// The exported object refused the call.
     Refused,
 }
@@ -21,24 +19,33 @@ pub(crate) const REFUSED: u32 = 2;
 pub(crate) const PANICKED: u32 = 3;
 pub(crate) const DENIED: u32 = 4;
 pub(crate) const NO_SUCH_OBJECT: u32 = 5;
+/// The result is too large for a message.
 pub(crate) const TOO_LARGE: u32 = 6;
+/// The arguments could not be decoded. The method did not run.
 pub(crate) const MALFORMED: u32 = 7;
 pub(crate) const UNSUPPORTED: u32 = 8;
-/// The server ended the connection.
-pub(crate) const PEER_GONE: u32 = 9;
+/// The server has ended the connection. The method did not run.
+pub(crate) const DISCONNECTED: u32 = 9;
 /// The object's own call of another object failed.
 pub(crate) const NESTED: u32 = 10;
+/// The server has no worker for the call now. The method did not run.
+pub(crate) const BUSY: u32 = 11;
+/// The result could not be encoded.
+pub(crate) const UNENCODABLE: u32 = 12;
 
 /// The codes of failures between the processes.
-const TRANSPORT: [(u32, Transport); 8] = [
+const TRANSPORT: [(u32, Transport); 11] = [
+    (DESTROYED, Transport::Destroyed),
     (PANICKED, Transport::Panicked),
     (DENIED, Transport::Denied),
     (NO_SUCH_OBJECT, Transport::NoSuchObject),
-    (TOO_LARGE, Transport::TooLarge),
-    (MALFORMED, Transport::Malformed),
+    (TOO_LARGE, Transport::BadResult(MessageError::TooLarge)),
+    (MALFORMED, Transport::BadArguments(MessageError::Undecodable)),
     (UNSUPPORTED, Transport::Unsupported),
-    (PEER_GONE, Transport::PeerGone),
+    (DISCONNECTED, Transport::Disconnected),
     (NESTED, Transport::Nested),
+    (BUSY, Transport::Busy),
+    (UNENCODABLE, Transport::BadResult(MessageError::Unencodable)),
 ];
 
 /// The code for a call of the exported object `object` without a result.
@@ -52,21 +59,24 @@ pub(crate) fn code_of(unserved: &Unserved, object: Id) -> u32 {
             CallErrorKind::Transport(_) => NESTED,
             _ => REFUSED,
         },
-        Unserved::Malformed(malformed) if malformed.transport() == Transport::TooLarge => TOO_LARGE,
-        Unserved::Malformed(_) => MALFORMED,
+        Unserved::Arguments(_) => MALFORMED,
+        Unserved::Result(malformed) if malformed.written() == MessageError::TooLarge => TOO_LARGE,
+        Unserved::Result(_) => UNENCODABLE,
         Unserved::NoSuchMethod => UNSUPPORTED,
     }
 }
+
+/// A reply that no honest server gives.
+pub(crate) const BROKEN: Transport = Transport::BadResult(MessageError::Undecodable);
 
 /// Decodes the code of a reply, for the caller.
 pub(crate) fn outcome(code: u32) -> Result<(), Failed> {
     match code {
         DONE => Ok(()),
-        DESTROYED => Err(Failed::Destroyed),
         REFUSED => Err(Failed::Refused),
         code => {
             let known = TRANSPORT.iter().find(|(known, _)| *known == code);
-            Err(Failed::Transport(known.map_or(Transport::Malformed, |(_, transport)| *transport)))
+            Err(Failed::Transport(known.map_or(BROKEN, |(_, transport)| *transport)))
         }
     }
 }

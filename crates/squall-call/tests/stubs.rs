@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use squall_call::__macro::{Full, Reader, Sink, Unserved, Writer};
 use squall_call::Remote;
-use squall_core::{CallError, CallErrorKind, Handle, Interface, Owned, Transport, shared};
+use squall_core::{CallError, CallErrorKind, Handle, Interface, MessageError, Owned, Transport, shared};
 use squall_macros::interface;
 
 /// The hidden modules of the façade, with a port that calls an object of this process.
@@ -26,7 +26,7 @@ mod facade {
             pub(crate) use crate::Port;
             pub(crate) use squall_call::__macro::{
                 Borrowed, Field, InPlaceBorrowed, PackedField, PackedOrError, PlainField, Reader, Remote,
-                SliceBorrowed, Unserved, ValueBorrowed, ValueOrError, Writer,
+                SliceBorrowed, Unserved, ValueBorrowed, ValueOrError, Writer, fits,
             };
         }
     }
@@ -67,22 +67,25 @@ impl<I: ?Sized + Remote> Port<I> {
             CallError::__remote(I::NAME, Handle::id(self.served), name, CallErrorKind::Transport(reason))
         };
         let mut message = Message(Vec::new());
-        write(&mut Writer::new(&mut message)).map_err(|malformed| failed(malformed.transport()))?;
+        write(&mut Writer::new(&mut message))
+            .map_err(|malformed| failed(Transport::BadArguments(malformed.written())))?;
         let result = match &self.answer {
             Some(answer) => Ok(answer.clone()),
             None => served(self.served, method, &message.0),
         };
         let result = result.map_err(|unserved| match unserved {
             Unserved::NoSuchMethod => failed(Transport::Unsupported),
-            Unserved::Malformed(malformed) => failed(malformed.transport()),
+            Unserved::Arguments(malformed) => failed(Transport::BadArguments(malformed.read())),
+            Unserved::Result(malformed) => failed(Transport::BadResult(malformed.written())),
             Unserved::Call(error) if error.reason() == CallErrorKind::Destroyed => {
                 failed(Transport::NoSuchObject)
             }
             Unserved::Call(_) => failed(Transport::Denied),
         })?;
         let mut reader = Reader::new(&result);
-        let value = read(&mut reader).map_err(|malformed| failed(malformed.transport()))?;
-        reader.end().map_err(|malformed| failed(malformed.transport()))?;
+        let bad = |malformed: squall_call::__macro::Malformed| failed(Transport::BadResult(malformed.read()));
+        let value = read(&mut reader).map_err(bad)?;
+        reader.end().map_err(bad)?;
         Ok(value)
     }
 }
@@ -304,7 +307,7 @@ fn hostile_arguments_are_errors_and_do_not_reach_the_object() {
         }
     }
     // Bytes after the last argument.
-    assert!(matches!(served(object.handle(), 0, &[0]), Err(Unserved::Malformed(_))));
+    assert!(matches!(served(object.handle(), 0, &[0]), Err(Unserved::Arguments(_))));
     #[expect(deprecated)]
     let calls = object.last();
     assert_eq!(calls, 0);
@@ -341,10 +344,10 @@ fn errors_of_the_transport_go_where_the_method_can_carry_them() {
     let kinds = imported.handle();
     let too_large = vec![0; ROOM];
     let error = kinds.try_bytes(&too_large, Vec::new(), Box::new([])).unwrap_err();
-    assert_eq!(error.reason(), CallErrorKind::Transport(Transport::TooLarge));
+    assert_eq!(error.reason(), CallErrorKind::Transport(Transport::BadArguments(MessageError::TooLarge)));
     assert_eq!((error.interface(), error.method()), ("Kinds", "bytes"));
     let error = kinds.carried_bytes(ROOM).unwrap_err();
-    assert_eq!(error.reason(), CallErrorKind::Transport(Transport::TooLarge));
+    assert_eq!(error.reason(), CallErrorKind::Transport(Transport::BadResult(MessageError::TooLarge)));
     drop(object);
     let reason = Transport::NoSuchObject;
     assert_eq!(kinds.carried(1).unwrap_err().reason(), CallErrorKind::Transport(reason));

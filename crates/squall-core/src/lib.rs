@@ -26,11 +26,13 @@ mod paused;
 pub mod swap;
 
 #[cfg(not(loom))]
-pub use call::error::{CallError, CallErrorKind, Transport};
+pub use call::error::{CallError, CallErrorKind};
 #[cfg(not(loom))]
 pub use call::handle::Handle;
 #[cfg(not(loom))]
 pub use call::interface::{Extends, Interface, InterfaceOf, Super, interfaces_count, methods_of};
+#[cfg(not(loom))]
+pub use call::transport::{MessageError, Transport};
 #[cfg(not(loom))]
 pub use object::context::{Interrupted, RepContext, RepIter};
 #[cfg(not(loom))]

@@ -27,9 +27,9 @@ const SUPERS_MAX: usize = 15;
 /// Methods of `Handle` and `Owned` themselves, which a call would find first.
 const TAKEN: [&str; 3] = ["handle", "__call", "__call_blocking"];
 
-/// Collects every reason to reject `item`.
-pub(crate) fn check(item: &ItemTrait) -> syn::Result<()> {
-    let mut reasons = Reasons { interface: item.ident.unraw().to_string(), errors: Vec::new() };
+/// Collects every reason to reject `item`. Advice for a remote interface names only types that can be sent.
+pub(crate) fn check(item: &ItemTrait, is_remote: bool) -> syn::Result<()> {
+    let mut reasons = Reasons { interface: item.ident.unraw().to_string(), is_remote, errors: Vec::new() };
     reasons.check_head(item);
     reasons.check_supers(item);
     reasons.check_threads(item);
@@ -61,12 +61,18 @@ pub(crate) fn check(item: &ItemTrait) -> syn::Result<()> {
 struct Reasons {
     /// The trait's name, for messages.
     interface: String,
+    is_remote: bool,
     errors: Vec<Error>,
 }
 
 impl Reasons {
     fn add(&mut self, at: impl ToTokens, message: impl std::fmt::Display) {
         self.errors.push(Error::new_spanned(at, message));
+    }
+
+    /// Chooses between two pieces of advice.
+    fn advice<'t>(&self, local: &'t str, remote: &'t str) -> &'t str {
+        if self.is_remote { remote } else { local }
     }
 
     /// Checks the part before the braces, except the supertraits.
@@ -208,11 +214,16 @@ impl Reasons {
             );
         }
         if let Some(asyncness) = &signature.asyncness {
+            let advice = self.advice(
+                "return a future that owns its data, as in `Pin<Box<dyn Future<Output = T> + Send>>`, or mark a \
+                 method that waits `#[blocking]`",
+                "remove `async`, since every method of a remote interface may wait",
+            );
             self.add(
                 asyncness,
-                "a method of an interface cannot be `async`: its call ends before the future runs; return \
-                 a future that owns its data, as in `Pin<Box<dyn Future<Output = T> + Send>>`, or mark a \
-                 method that waits `#[blocking]`",
+                format!(
+                    "a method of an interface cannot be `async`: its call ends before the future runs; {advice}"
+                ),
             );
         }
         if let Safety::Unsafe(unsafety) = &signature.safety {
@@ -237,12 +248,15 @@ impl Reasons {
             GenericParam::Const(parameter) => Some((parameter.to_token_stream(), &parameter.ident)),
         });
         for (parameter, name) in parameters {
+            let local = format!(
+                "take `&dyn Trait` or `&mut dyn FnMut(…)`, or make `{name}` a parameter of the trait"
+            );
+            let advice = self.advice(&local, "write a type that can be sent, or an enum of such types");
             self.add(
                 parameter,
                 format!(
                     "a method of an interface cannot be generic, since it is called through a table of \
-                     functions; take `&dyn Trait` or `&mut dyn FnMut(…)`, or make `{name}` a parameter of \
-                     the trait"
+                     functions; {advice}"
                 ),
             );
         }
@@ -292,10 +306,15 @@ impl Reasons {
             }
         }
         for implementation in types::opaque(&argument.ty) {
+            let advice = self.advice(
+                "take `&dyn Trait`, `&mut dyn FnMut(…)` or `Box<dyn Trait>`",
+                "write a type that can be sent, or an enum of such types",
+            );
             self.errors.push(Error::new(
                 implementation,
-                "`impl Trait` makes the method generic, and it is called through a table of functions; take \
-                 `&dyn Trait`, `&mut dyn FnMut(…)` or `Box<dyn Trait>`",
+                format!(
+                    "`impl Trait` makes the method generic, and it is called through a table of functions; {advice}"
+                ),
             ));
         }
         self.refuse_selves(|search| search.visit_type(&argument.ty));
@@ -311,19 +330,26 @@ impl Reasons {
         }
         let opaque = types::opaque(returned);
         for implementation in &opaque {
+            let advice = self.advice("return `Box<dyn Trait>`", "return a type that can be sent");
             self.errors.push(Error::new(
                 *implementation,
-                "`impl Trait` is another type for each implementation, and a caller cannot know it; \
-                 return `Box<dyn Trait>`",
+                format!(
+                    "`impl Trait` is another type for each implementation, and a caller cannot know it; {advice}"
+                ),
             ));
         }
         // The bounds of an `impl Trait` are reported with it.
         if let Some(borrow) = types::returned_borrow(returned, own).filter(|_| opaque.is_empty()) {
+            let advice = self.advice(
+                "return an owned value, or take a `&mut dyn FnMut(…)` and pass the borrowed value to it",
+                "return an owned value, such as `String` or `Vec<T>`",
+            );
             self.add(
                 borrow,
-                "a borrow cannot leave a call: the object may be destroyed or replaced as soon as the \
-                 call ends; return an owned value, or take a `&mut dyn FnMut(…)` and pass the borrowed \
-                 value to it",
+                format!(
+                    "a borrow cannot leave a call: the object may be destroyed or replaced as soon as the \
+                     call ends; {advice}"
+                ),
             );
         }
         self.refuse_selves(|search| search.visit_type(returned));
@@ -334,12 +360,12 @@ impl Reasons {
         let mut search = Selves::default();
         show(&mut search);
         for name in search.found {
+            let local = format!("pass another object by its handle, as in `Handle<dyn {}>`", self.interface);
+            let advice = self.advice(&local, "pass the name of an exported object");
             self.add(
                 name,
                 format!(
-                    "`Self` is another type for each representative, and a caller cannot know it; pass \
-                     another object by its handle, as in `Handle<dyn {}>`",
-                    self.interface
+                    "`Self` is another type for each representative, and a caller cannot know it; {advice}"
                 ),
             );
         }

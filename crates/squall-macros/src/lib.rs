@@ -87,13 +87,19 @@ use proc_macro::TokenStream;
 /// | result | an owned value |
 ///
 /// `str`, `[u8]`, `Vec<u8>` and `Box<[u8]>` are copied whole, and so are an `Option<Vec<u8>>` and a
-/// `Result<Vec<u8>, E>` as results. Other sequences are copied by element. All arguments of a call have 8192
-/// bytes of room, and so has the result. A value is nested at most about 60 levels deep. Attributes of serde
-/// that need a self-describing format do not work: `untagged`, `flatten`, `tag`.
+/// `Result<Vec<u8>, E>` as results. This holds for arguments and results themselves. Other sequences are
+/// copied by element, and so is a `Vec<u8>` in a struct, tuple or list. That takes ten times as long: mark
+/// such a field `#[serde(with = "serde_bytes")]`.
+///
+/// All arguments of a call have 8,192 bytes of room, and so has the result. Another 256 bytes are for
+/// lengths and small values beside them. A value is nested at most about 60 levels deep. These attributes of
+/// serde do not work: `untagged`, `flatten`, `tag`, `skip_serializing_if`. The same holds for types that call
+/// `deserialize_any`, such as `serde_json::Value`. The call then returns `MessageError::Undecodable`.
 ///
 /// The checked form of a method also returns the errors of the transport, as `CallErrorKind::Transport`. The
-/// plain form returns them in its own error type or panics, as for an object that is gone. If a result is
-/// `Result<T, CallError>`, the caller's error is the one of its own process, with the reason.
+/// plain form returns them in its own error type or panics, as for an object that is gone. If a method with
+/// the result `Result<T, CallError>` returns an error of another object, the caller gets an error that names
+/// the caller's own object, with the reason `Transport::Nested`.
 ///
 /// Two processes connect only if their interfaces have equal hashes. The hash covers the trait's name, the
 /// signatures as written, without the names of arguments, and the version. It does not cover the definitions
@@ -101,8 +107,9 @@ use proc_macro::TokenStream;
 /// `#[interface(remote, version = 2)]`. The default is 1. A method that a `cfg` removes in one of the
 /// processes still has its number and its part of the hash. Its call fails.
 ///
-/// A remote interface has at most 64 methods. It has no parameters and extends no other interface. The
-/// attribute also rejects `&mut`, `dyn`, functions and pointers in signatures, and borrowed results.
+/// A remote interface has at most 64 methods, and 24 KiB of signatures. It has no parameters and extends no
+/// other interface. The attribute also rejects `&mut`, `dyn`, functions and pointers in signatures, and
+/// borrowed results.
 ///
 /// # Errors
 ///

@@ -74,11 +74,10 @@ impl Interface {
                 return Err(Refused { item, error: all([arguments.err(), Some(error)]).unwrap_err() });
             }
         };
+        let is_remote = matches!(&arguments, Ok(Arguments { remote: Some(_), .. }));
         // Advice for remote interfaces assumes a trait that is an interface.
-        let checked = check::check(&item).and_then(|()| match &arguments {
-            Ok(Arguments { remote: Some(_), .. }) => remote::check(&item),
-            _ => Ok(()),
-        });
+        let checked = check::check(&item, is_remote);
+        let checked = checked.and_then(|()| if is_remote { remote::check(&item) } else { Ok(()) });
         let marks = take_marks(&mut item);
         match (arguments, checked) {
             (Ok(arguments), Ok(())) => Ok(Interface::accepted(arguments, item, &marks)),

@@ -83,8 +83,8 @@ impl std::error::Error for MoveError {
 ///     hits.inc();
 ///     hits.total()
 /// });
-/// assert_eq!(call.map_err(|_| "the inbox is full")?.wait().unwrap(), 1);
-/// # Ok::<(), &'static str>(())
+/// assert_eq!(call?.wait()?, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn ship_to<I, R, F>(
     handle: Handle<I>,
@@ -106,7 +106,8 @@ where
 /// [swap](squall_core::swap). The handle and its id stay valid.
 ///
 /// The work is done on the calling thread if it is on the target, and otherwise on a thread `squall-move`
-/// that ends afterwards.
+/// that ends afterwards. Where the calling thread is not bound to its VP and moves away meanwhile, the object
+/// may be made elsewhere. The target's [`Choice`](squall_parts::ship::Choice) has no effect.
 ///
 /// # Errors
 /// [`MoveError`]. The object then serves on where it was.

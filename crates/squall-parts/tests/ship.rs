@@ -3,13 +3,15 @@
 
 use squall_machine::{Cluster, ClusterSize, Machine, Vp, machine};
 use squall_parts::ship::{
-    Choice, Events, PendingCall, SendError, ShipError, Target, serve, serve_here, ship, ship_all, ship_each,
+    Choice, Events, PendingCall, PostError, SendError, ShipError, Target, serve, serve_here, ship, ship_all,
+    ship_each,
 };
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
@@ -75,18 +77,19 @@ fn hu_09_the_processor_of_the_same_position_serves() {
 fn hu_09_an_idle_processor_serves() {
     let _one = on_vp_0();
     let core = (ClusterSize::Core, Cluster::new(4));
-    // VPs 8 and 9. The staff of VP 8 is busy, and a second call waits there.
-    let (busy, waits) = (Busy::new(8), send(8, || ()));
+    // VPs 8 and 9. The staff of VP 8 is busy.
+    let busy = Busy::new(8);
     let idle = Target::from(core).choice(Choice::Idle);
     assert_eq!(ship(idle, Vp::current).unwrap().wait().unwrap(), Vp::new(9));
     busy.release();
-    waits.wait().unwrap();
 }
 
 #[test]
 fn a_thread_that_opted_in_serves_when_it_leaves_an_operation() {
     let _one = on_vp_0();
     let over = Arc::new(AtomicBool::new(false));
+    // So no thread of the staff takes the call.
+    let busy = Busy::new(11);
     let (ready, is_ready) = channel();
     let server = thread::spawn({
         let over = over.clone();
@@ -105,13 +108,13 @@ fn a_thread_that_opted_in_serves_when_it_leaves_an_operation() {
     });
     let server_id = is_ready.recv().unwrap();
     let mut call = send(11, || (thread::current().id(), squall_rcu::in_operation()));
-    // A look that asks for no other server.
     while !call.is_finished() {
         thread::yield_now();
     }
     assert_eq!(call.try_take().unwrap().unwrap(), (server_id, false));
     over.store(true, Ordering::Relaxed);
     server.join().unwrap();
+    busy.release();
 }
 
 #[test]
@@ -127,6 +130,10 @@ fn a_call_does_not_depend_on_a_thread_that_opted_in_and_sleeps() {
     });
     is_ready.recv().unwrap();
     assert_eq!(send(12, || 3).wait().unwrap(), 3);
+    let call = send(12, || ());
+    while !call.is_finished() {
+        thread::yield_now();
+    }
     let (done, is_done) = channel();
     send(12, move || done.send(()).unwrap()).detach();
     is_done.recv().unwrap();
@@ -147,6 +154,47 @@ fn serve_runs_waiting_calls_outside_operations() {
 }
 
 #[test]
+fn a_thread_serves_only_where_its_program_leaves_an_operation() {
+    let _one = on_vp_0();
+    // So no thread of the staff takes the calls.
+    let busy = Busy::new(29);
+    Vp::assign_current(Vp::new(29)).unwrap();
+    let _serving = serve_here();
+    let (ran, note) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (call_ran, nested) = (ran.clone(), note.clone());
+    let call = move || {
+        call_ran.store(true, Ordering::Relaxed);
+        nested.store(serve() > 0, Ordering::Relaxed);
+    };
+    let calls = squall_rcu::without_callbacks(|| squall_rcu::pin(|_| [send(29, call), send(29, || ())]));
+    let stays = |state: &str| assert!(serve() == 0 && !ran.load(Ordering::Relaxed), "{state}");
+    // An operation of Squall's own.
+    squall_rcu::Rcu::new(Box::new(1)).update(|value| value + 1);
+    assert!(!ran.load(Ordering::Relaxed));
+    squall_rcu::without_callbacks(|| squall_rcu::pin(|_| stays("an operation")));
+    squall_rcu::without_callbacks(|| stays("a callback-free scope"));
+    squall_rcu::__set_transferring(true);
+    squall_rcu::pin(|_| ());
+    stays("a transfer");
+    squall_rcu::__set_transferring(false);
+    struct Unwinds<F: Fn()>(F);
+    impl<F: Fn()> Drop for Unwinds<F> {
+        fn drop(&mut self) {
+            self.0();
+        }
+    }
+    let unwinding = catch_unwind(AssertUnwindSafe(|| {
+        let _unwinds = Unwinds(|| stays("a panic"));
+        squall_rcu::pin(|_| panic!("of the test"));
+    }));
+    assert!(unwinding.is_err());
+    squall_rcu::pin(|_| ());
+    assert!(ran.load(Ordering::Relaxed) && !note.load(Ordering::Relaxed));
+    calls.into_iter().for_each(|call| call.wait().unwrap());
+    busy.release();
+}
+
+#[test]
 fn calls_that_wait_for_each_other_in_a_circle_end() {
     let _one = on_vp_0();
     fn around(left: u32) -> u32 {
@@ -157,6 +205,50 @@ fn calls_that_wait_for_each_other_in_a_circle_end() {
     }
     let calls: Vec<_> = (0..3).map(|at| send(14 + at, || around(9))).collect();
     calls.into_iter().for_each(|call| assert_eq!(call.wait().unwrap(), 9));
+}
+
+#[test]
+fn calls_that_poll_each_other_in_a_circle_end() {
+    let _one = on_vp_0();
+    fn around(left: u32) -> u32 {
+        let call = match left {
+            0 => return 0,
+            _ => send(26 + left % 2, move || around(left - 1)),
+        };
+        let inner = match left % 3 {
+            0 => block_on(call),
+            1 => {
+                while !call.is_finished() {
+                    thread::yield_now();
+                }
+                call.wait()
+            }
+            _ => taken(call),
+        };
+        inner.unwrap() + 1
+    }
+    assert_eq!(taken(send(26, || around(9))).unwrap(), 9);
+    // A call to all clusters counts as one, too.
+    let all = |_| {
+        let mut each = ship_each(ClusterSize::Node, |_| 1);
+        loop {
+            match each.try_take() {
+                Some(each) => return each.results.len(),
+                None => thread::yield_now(),
+            }
+        }
+    };
+    let each = block_on(ship_each(ClusterSize::Node, all));
+    assert!(each.results.into_iter().all(|count| count.unwrap() == 2));
+}
+
+fn taken<R: Send + 'static>(mut call: PendingCall<R>) -> Result<R, ShipError> {
+    loop {
+        match call.try_take() {
+            Some(result) => return result,
+            None => thread::yield_now(),
+        }
+    }
 }
 
 #[test]
@@ -209,6 +301,8 @@ fn a_full_inbox_gives_the_call_back() {
     let calls: Vec<_> = (1..64).map(|n| send(19, move || n)).collect();
     let Err(SendError::InboxFull(call)) = ship(Vp::new(19), || 64) else { panic!("the inbox had room") };
     assert_eq!(call(), 64);
+    let posted = Events::new(1, |_, _: Vec<u32>| ()).post(Vp::new(19), 5);
+    assert_eq!(posted, Err(PostError::InboxFull(5)));
     // The other VP of the core has room.
     let idle = Target::from((ClusterSize::Core, Cluster::new(9))).choice(Choice::Idle);
     assert_eq!(ship(idle, Vp::current).unwrap().wait().unwrap(), Vp::new(18));
@@ -223,6 +317,39 @@ fn a_wait_inside_an_operation_is_an_error() {
     let call = send(20, || ());
     assert!(matches!(squall_rcu::pin(|_| call.wait()), Err(ShipError::InOperation)));
     busy.release();
+    // Also if the result is there. The call stays.
+    let mut call = send(0, || 7);
+    let result = squall_rcu::pin(|_| call.wait_timeout(Duration::MAX));
+    assert!(matches!(result, Some(Err(ShipError::InOperation))));
+    assert_eq!(call.wait().unwrap(), 7);
+    let each = ship_each(ClusterSize::Machine, |_| ());
+    assert!(matches!(squall_rcu::pin(|_| each.wait()), Err(ShipError::InOperation)));
+}
+
+#[test]
+fn a_wait_where_no_grace_period_may_be_waited_for_is_an_error() {
+    let _one = on_vp_0();
+    let (send_result, result) = channel();
+    let call = send(20, || ());
+    squall_rcu::defer(move || send_result.send((call.wait(), ship_all(|_| ()).wait().map(drop))).unwrap());
+    squall_rcu::barrier().unwrap();
+    let (call, each) = result.recv().unwrap();
+    for error in [call.unwrap_err(), each.unwrap_err()] {
+        assert!(matches!(error, ShipError::MayNotWait(squall_rcu::WaitError::InDeferredCall)));
+    }
+}
+
+#[test]
+fn a_call_to_the_own_cluster_inside_an_operation_runs_outside_of_it() {
+    let _one = on_vp_0();
+    let state = || (thread::current().id(), squall_rcu::in_operation());
+    let here = thread::current().id();
+    let (call, each) =
+        squall_rcu::pin(|_| (send(0, state), ship_each(ClusterSize::Machine, move |_| state())));
+    let each = each.wait().unwrap().results.pop().unwrap();
+    for (ran_on, in_operation) in [call.wait().unwrap(), each.unwrap()] {
+        assert!(ran_on != here && !in_operation);
+    }
 }
 
 /// Wakes a thread.
@@ -309,13 +436,149 @@ fn co_65_events_of_a_processor_come_in_batches_and_in_order() {
     assert!(events.post(Vp::new(24), 16).is_err());
     busy.release();
     assert_eq!(batches.recv().unwrap(), (Vp::new(24), (0..16).collect()));
-    // On the thread's own VP the handler runs at once.
     events.post(Vp::new(0), 7).unwrap();
-    assert_eq!(batches.try_recv().unwrap(), (Vp::new(0), vec![7]));
+    assert_eq!(batches.recv().unwrap(), (Vp::new(0), vec![7]));
     // An event is handled also if its `Events` is gone.
     let busy = Busy::new(24);
     events.post(Vp::new(24), 8).unwrap();
     drop(events);
     busy.release();
     assert_eq!(batches.recv().unwrap(), (Vp::new(24), vec![8]));
+}
+
+#[test]
+fn a_handler_never_runs_on_the_thread_that_posts() {
+    let _one = on_vp_0();
+    let (send, receive) = channel();
+    let lock = Arc::new(Mutex::new(()));
+    let taken = lock.clone();
+    let events = Events::new(4, move |_, batch: Vec<u32>| {
+        let _taken = taken.lock().unwrap();
+        send.send((thread::current().id(), squall_rcu::in_operation(), batch)).unwrap();
+    });
+    let locked = lock.lock().unwrap();
+    squall_rcu::pin(|_| events.post(Vp::new(0), 5).unwrap());
+    drop(locked);
+    let (handled_on, in_operation, batch) = receive.recv().unwrap();
+    assert!(handled_on != thread::current().id() && !in_operation && batch == [5]);
+}
+
+#[test]
+fn events_that_never_end_let_other_calls_run() {
+    let _one = on_vp_0();
+    let vp = Vp::new(25);
+    let (over, endless) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::<Events<u32>>::new()));
+    let (is_over, again) = (over.clone(), Arc::downgrade(&endless));
+    let (send_begun, begun) = channel();
+    let handler = move |vp, batch: Vec<u32>| {
+        let _ = send_begun.send(batch.len());
+        if let Some(events) = again.upgrade()
+            && !is_over.load(Ordering::Relaxed)
+        {
+            events.get().unwrap().post(vp, 1).unwrap();
+        }
+    };
+    let events = endless.get_or_init(|| Events::new(4, handler));
+    events.post(vp, 0).unwrap();
+    begun.recv().unwrap();
+    send(25, || ()).wait().unwrap();
+    // A thread of the program that serves them gets on with its own work, too.
+    Vp::assign_current(vp).unwrap();
+    serve();
+    over.store(true, Ordering::Relaxed);
+}
+
+/// Forks. The child runs `child`, and ends by `_exit` if that returns.
+#[cfg(not(miri))]
+fn forked(child: impl FnOnce() -> Option<bool>) -> libc::pid_t {
+    // SAFETY: the child makes calls that are errors there, and ends.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: the signal has no handler, so it ends the child.
+            unsafe { libc::alarm(60) };
+            // A panic must not reach the rest of the test.
+            match catch_unwind(AssertUnwindSafe(child)) {
+                Ok(None) => 0,
+                // SAFETY: ends the child at once.
+                Ok(Some(is_right)) => unsafe { libc::_exit(i32::from(!is_right)) },
+                // SAFETY: as above.
+                Err(_) => unsafe { libc::_exit(101) },
+            }
+        }
+        process => process,
+    }
+}
+
+/// Waits for a child, and returns whether it ended well.
+#[cfg(not(miri))]
+fn ended_well(process: libc::pid_t) -> bool {
+    let mut status = -1;
+    // SAFETY: our own child, and a place for its status.
+    assert_eq!(unsafe { libc::waitpid(process, &raw mut status, 0) }, process);
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+}
+
+/// User-mode emulation ignores wipe-on-fork.
+#[cfg(not(miri))]
+fn is_emulated() -> bool {
+    std::env::var_os("SQUALL_TEST_RUNNER").is_some()
+}
+
+#[test]
+#[cfg(not(miri))]
+fn the_child_of_a_fork_gets_errors() {
+    let _one = on_vp_0();
+    if is_emulated() {
+        return;
+    }
+    // Or the child could open no operation.
+    squall_rcu::register().unwrap();
+    let (busy, (events, _batches)) = (Busy::new(30), events(1));
+    let (mut polled, mut waited) = (send(30, || ()), Some(send(30, || ())));
+    let child = forked(|| {
+        let is_forked = |result| matches!(result, Err(ShipError::Forked));
+        Some(
+            matches!(ship(Vp::new(30), || ()), Err(SendError::Forked(_)))
+                && matches!(squall_rcu::pin(|_| ship(Vp::new(0), || ())), Err(SendError::Forked(_)))
+                && polled.try_take().is_some_and(is_forked)
+                && is_forked(waited.take().unwrap().wait())
+                && matches!(events.post(Vp::new(30), 1), Err(PostError::Forked(1)))
+                && matches!(ship_all(|_| ()).wait(), Err(ShipError::Forked))
+                && serve() == 0,
+        )
+    });
+    assert!(ended_well(child));
+    busy.release();
+    polled.wait().unwrap();
+    waited.unwrap().wait().unwrap();
+}
+
+#[test]
+#[cfg(not(miri))]
+fn a_child_that_a_shipped_call_made_runs_no_call_of_its_parent() {
+    let _one = on_vp_0();
+    if is_emulated() {
+        return;
+    }
+    let mut ends = [0; 2];
+    // SAFETY: a place for two descriptors.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    let [read, write] = ends;
+    // SAFETY: our own pipe, and one byte.
+    let note = move || assert_eq!(unsafe { libc::write(write, c"x".as_ptr().cast(), 1) }, 1);
+    let fork = move || {
+        send(31, note).detach();
+        forked(|| None)
+    };
+    // The child returns into the thread of the staff, which ends, and the process with it.
+    assert!(ended_well(send(31, fork).wait().unwrap()));
+    send(31, || ()).wait().unwrap();
+    // SAFETY: our own descriptors, and a place for two bytes.
+    let count = unsafe {
+        libc::close(write);
+        libc::read(read, [0_u8; 2].as_mut_ptr().cast(), 2)
+    };
+    assert_eq!(count, 1, "the child ran a call of its parent");
+    // SAFETY: our own descriptor.
+    unsafe { libc::close(read) };
 }

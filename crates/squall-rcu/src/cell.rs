@@ -115,7 +115,7 @@ impl<T: Send + Sync + 'static> Rcu<T> {
     /// assert_eq!(squall::rcu::pin(|o| *hits.load(o)), 4);
     /// ```
     pub fn update(&self, mut f: impl FnMut(&T) -> T) {
-        let old = crate::pin(|o| {
+        let old = crate::__pin(|o| {
             loop {
                 let seen = self.load(o);
                 let new = Box::into_raw(Box::new(f(seen)));
@@ -146,6 +146,6 @@ impl<T: Send + Sync + 'static> Drop for Rcu<T> {
 
 impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Rcu<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::pin(|o| f.debug_tuple("Rcu").field(self.load(o)).finish())
+        crate::__pin(|o| f.debug_tuple("Rcu").field(self.load(o)).finish())
     }
 }

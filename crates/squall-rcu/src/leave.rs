@@ -2,7 +2,9 @@
 //!
 //! - I1. Only a thread that asked for it, and only while its [`OnLeave`] exists, calls the hook. It is
 //!   outside every operation then, and neither in a callback-free scope, nor in a deferred call, nor in the
-//!   transfer of an object's state, nor in a panic.
+//!   transfer of an object's state, nor in a panic. Nor is it in the method of an object ([`serve_unless`]).
+//! - I2. The end of an operation that Squall opens for itself does not call the hook: its code may hold a
+//!   lock.
 //!
 //! Not promised: protection from signal handlers. An operation of a handler calls the hook, too.
 //! Cost: an operation of such a thread takes the slow path when it ends. Operations of other
@@ -11,11 +13,13 @@
 use squall_sys::sync::OnceLock;
 use std::marker::PhantomData;
 
-use crate::raw::record::{Record, attention};
-use crate::thread::{PinError, in_deferred_call, is_quiet, is_transferring, own_record};
+use crate::raw::record::attention;
+use crate::thread::{PinError, current, in_deferred_call, is_quiet, is_transferring, own_record};
 
 /// The hook, set once in a process.
 static HOOK: OnceLock<fn()> = OnceLock::new();
+/// Returns whether the calling thread is in the method of an object. Set once in a process.
+static BUSY: OnceLock<fn() -> bool> = OnceLock::new();
 
 /// Not public: the calling thread calls the hook until this is dropped. Scopes do not nest.
 #[derive(Debug)]
@@ -46,14 +50,28 @@ impl Drop for OnLeave {
     }
 }
 
-/// Calls the hook for the thread of `record`, which has just left its outermost operation.
-pub(crate) fn call_hook(record: &Record) {
-    let may_call = record.depth() == 0
+/// Not public: forbids the hook on a thread for which `busy` returns true. For the crate of the objects: a
+/// call that runs in the middle of a method would find holds and locks of that method. All callers in a
+/// process give the same function.
+pub fn serve_unless(busy: fn() -> bool) {
+    BUSY.get_or_init(|| busy);
+}
+
+/// Not public: returns whether the calling thread may run users' code that has nothing to do with the code
+/// around it (I1).
+pub fn may_serve() -> bool {
+    current().depth() == 0
         && !is_quiet()
         && !in_deferred_call()
         && !is_transferring()
-        && !std::thread::panicking();
-    if let Some(hook) = HOOK.get().filter(|_| may_call && !squall_sys::fork::forked()) {
+        && !std::thread::panicking()
+        && !squall_sys::fork::forked()
+        && !BUSY.get().is_some_and(|busy| busy())
+}
+
+/// Calls the hook for the calling thread, which has just left an operation.
+pub(crate) fn call_hook() {
+    if let Some(hook) = HOOK.get().filter(|_| may_serve()) {
         hook();
     }
 }

@@ -62,10 +62,13 @@ pub use defer::{
 pub use jobs::RunOn;
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use leave::{OnLeave as __OnLeave, call_on_leave as __call_on_leave};
+pub use leave::{
+    OnLeave as __OnLeave, call_on_leave as __call_on_leave, may_serve as __may_serve,
+    serve_unless as __serve_unless,
+};
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use pin::{__callback_free, __enter, CallbackFree, Entered};
+pub use pin::{__callback_free, __enter, __pin, __try_pin, CallbackFree, Entered};
 #[cfg(not(loom))]
 pub use pin::{Guard, in_operation, pin, register, try_pin, without_callbacks};
 #[cfg(not(loom))]

@@ -67,7 +67,22 @@ pub struct Guard {
 #[inline]
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn pin<R>(f: impl FnOnce(&Guard) -> R) -> R {
-    match Entered::new(0) {
+    match Entered::<true>::new(0) {
+        Ok(entered) => f(&entered.guard),
+        Err(error) => refuse(error),
+    }
+}
+
+/// Not public: runs `f` as an operation like [`pin`], at whose end no shipped call runs. For operations that
+/// Squall opens itself, perhaps with a lock of its own.
+///
+/// # Panics
+/// As of [`pin`].
+#[doc(hidden)]
+#[inline]
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn __pin<R>(f: impl FnOnce(&Guard) -> R) -> R {
+    match Entered::<false>::new(0) {
         Ok(entered) => f(&entered.guard),
         Err(error) => refuse(error),
     }
@@ -87,7 +102,18 @@ pub fn pin<R>(f: impl FnOnce(&Guard) -> R) -> R {
 #[inline]
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn try_pin<R>(f: impl FnOnce(&Guard) -> R) -> Result<R, PinError> {
-    Entered::new(0).map(|entered| f(&entered.guard))
+    Entered::<true>::new(0).map(|entered| f(&entered.guard))
+}
+
+/// Not public: like [`__pin`], but returns an error instead of panicking.
+///
+/// # Errors
+/// As of [`try_pin`].
+#[doc(hidden)]
+#[inline]
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn __try_pin<R>(f: impl FnOnce(&Guard) -> R) -> Result<R, PinError> {
+    Entered::<false>::new(0).map(|entered| f(&entered.guard))
 }
 
 /// Registers the calling thread, unless it is registered already.
@@ -106,7 +132,7 @@ pub fn try_pin<R>(f: impl FnOnce(&Guard) -> R) -> Result<R, PinError> {
 /// .unwrap();
 /// ```
 pub fn register() -> Result<(), PinError> {
-    try_pin(|_| ())
+    __try_pin(|_| ())
 }
 
 /// Returns whether the calling thread is inside an operation.
@@ -228,11 +254,11 @@ fn refuse(error: PinError) -> ! {
 }
 
 /// An open operation on this thread, from which a [`Guard`] is borrowed. Used only by the upper crates of
-/// Squall.
+/// Squall. If it `SERVES`, the thread may run shipped calls at its end, if it is the outermost one.
 #[doc(hidden)]
 #[derive(Debug)]
 #[must_use]
-pub struct Entered {
+pub struct Entered<const SERVES: bool = true> {
     record: &'static Record,
     token: Token,
     guard: Guard,
@@ -241,10 +267,10 @@ pub struct Entered {
     watch: Option<crate::blocking::Watch>,
 }
 
-impl Entered {
+impl<const SERVES: bool> Entered<SERVES> {
     #[inline(always)]
     #[cfg_attr(debug_assertions, track_caller)]
-    fn new(tag: u64) -> Result<Entered, PinError> {
+    fn new(tag: u64) -> Result<Entered<SERVES>, PinError> {
         let record = current();
         let (record, token) = match record.enter_fast() {
             Some(token) => (record, token),
@@ -296,13 +322,13 @@ pub unsafe fn __enter(tag: u64) -> Result<Entered, PinError> {
     Entered::new(tag)
 }
 
-impl Drop for Entered {
+impl<const SERVES: bool> Drop for Entered<SERVES> {
     #[inline(always)]
     fn drop(&mut self) {
         #[cfg(debug_assertions)]
         let blocked = self.watch.take().and_then(crate::blocking::Watch::end);
         if self.record.leave(self.token) {
-            leave_cold(self.record, self.token);
+            leave_cold(self.record, self.token, SERVES);
         }
         #[cfg(debug_assertions)]
         if let Some(blocked) = blocked {
@@ -324,14 +350,14 @@ fn enter_cold(record: &'static Record, tag: u64) -> Result<(&'static Record, Tok
 
 #[cold]
 #[inline(never)]
-fn leave_cold(record: &'static Record, token: Token) {
+fn leave_cold(record: &'static Record, token: Token, serves: bool) {
     let bits = DOMAIN.leave_slow(record, token);
     if bits & attention::DEFERRED != 0 {
         record.clear(attention::DEFERRED);
         crate::defer::after_operation(record);
     }
-    if bits & attention::HOOK != 0 {
-        crate::leave::call_hook(record);
+    if serves && bits & attention::HOOK != 0 {
+        crate::leave::call_hook();
     }
     if bits & attention::TEMPORARY != 0 {
         give_back(record);

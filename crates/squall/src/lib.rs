@@ -5,15 +5,24 @@
 //! Programs depend on this crate alone. It re-exports the other crates of Squall.
 //!
 #![doc = include_str!("../README.md")]
+// Without its feature, the name of a module leads to the table of features.
+#![doc = ""]
+#![cfg_attr(not(feature = "bags"), doc = "[`objects::bag`]: #features\n[`objects::pool`]: #features")]
+#![cfg_attr(not(feature = "gates"), doc = "[`objects::gate`]: #features\n[`parts::gate`]: #features")]
+#![cfg_attr(not(feature = "directories"), doc = "[`objects::directory`]: #features")]
+#![cfg_attr(not(feature = "directories"), doc = "[`parts::dhash`]: #features")]
+#![cfg_attr(not(feature = "adaptive-lock"), doc = "[`objects::lock`]: #features")]
+#![cfg_attr(not(feature = "call"), doc = "[`call`]: #features")]
+#![cfg_attr(not(feature = "browse"), doc = "[`browse`]: #features")]
 
 pub use squall_adapt::adaptive::{Adaptive, adaptive};
 pub use squall_core::{
     CallError, CallErrorKind, ClassInfo, Cleanup, CreateError, Destruction, Extends, Handle, Id, Interface,
-    InterfaceOf, Interrupted, LinkError, MediatorInfo, MediatorPhase, Miss, MissAnswer, Name, NameError,
-    ObjectInfo, ObjectKind, ObjectState, Owned, ParseIdError, RepContext, RepInfo, RepIter, RepMemory,
-    RepRef, Root, Source, Transport, WellKnown, class_of, count_after, info_of, name_of, parts_of, set_name,
-    set_part_of, shared, shared_with, snapshot, snapshot_after, swap, swappable, swappable_with, tables,
-    try_shared, whole_of,
+    InterfaceOf, Interrupted, LinkError, MediatorInfo, MediatorPhase, MessageError, Miss, MissAnswer, Name,
+    NameError, ObjectInfo, ObjectKind, ObjectState, Owned, ParseIdError, RepContext, RepInfo, RepIter,
+    RepMemory, RepRef, Root, Source, Transport, WellKnown, class_of, count_after, info_of, name_of, parts_of,
+    set_name, set_part_of, shared, shared_with, snapshot, snapshot_after, swap, swappable, swappable_with,
+    tables, try_shared, whole_of,
 };
 pub use squall_machine::{
     Cluster, ClusterSize, ClusterTree, Clusters, Machine, TreeNode, Vp, VpSet, machine, pervp, restartable,
@@ -84,14 +93,16 @@ pub mod rcu {
     pub use squall_rcu::*;
 }
 
-/// Calls of objects in other processes of the machine.
 #[cfg(feature = "call")]
 pub mod call {
+    #![doc = include_str!("call.md")]
+
     pub use squall_call::*;
 }
 
-/// Calls that travel: a closure runs on a processor of another cluster, and its result comes back.
 pub mod ship {
+    #![doc = include_str!("ship.md")]
+
     pub use squall_objects::ship::*;
     pub use squall_parts::ship::*;
 }

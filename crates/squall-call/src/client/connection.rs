@@ -4,7 +4,9 @@
 //! - I2. Callers that sleep in a dead connection are woken until they have seen that ([`Source::drained`]).
 //!   The watcher sets `dead`, fences, and looks for callers. A caller takes a slot, fences, and looks at
 //!   `dead` before it sleeps. So one of the two sees the other.
-//! - I3. A call that failed with [`Transport::Busy`] never runs. It was taken back in its slot.
+//! - I3. A call that failed with [`Transport::Busy`] or [`Transport::Disconnected`] never runs. It was taken
+//!   back in its slot, or the server answered that it did not begin.
+//! - I4. A call without a deadline waits for a busy server, unless it comes out of a call.
 
 use squall_core::{Id, Transport};
 use squall_machine::park::{EventCount, is_past, time_left};
@@ -12,7 +14,7 @@ use squall_sys::affinity;
 use squall_sys::padded::CachePadded;
 use squall_sys::peer::Peer;
 use squall_sys::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
-use squall_sys::sync::{Mutex, OnceLock, StdArc as Arc, Weak, lock};
+use squall_sys::sync::{Mutex, OnceLock, StdArc as Arc, Weak, lock, thread};
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -72,6 +74,8 @@ struct Taken<'a> {
     connection: &'a Connection,
     region: usize,
     at: usize,
+    /// Whether further calls must not use the slot until its reply comes.
+    given_up: Cell<bool>,
 }
 
 impl Taken<'_> {
@@ -82,20 +86,19 @@ impl Taken<'_> {
     fn index(&self) -> u32 {
         index(self.region, self.at)
     }
-
-    /// Keeps the slot from further calls until its reply comes.
-    fn give_up(self) {
-        self.connection.regions[self.region].give_up(self.at);
-        // Callers that wait for a slot must look at this one from now on.
-        self.connection.tell_crowd(u32::MAX);
-        std::mem::forget(self);
-    }
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.connection.regions[self.region].give(self.at);
-        self.connection.tell_crowd(1);
+        let region = &self.connection.regions[self.region];
+        if self.given_up.get() {
+            region.give_up(self.at);
+            // Callers that wait for a slot must look at this one from now on.
+            self.connection.tell_crowd(u32::MAX);
+        } else {
+            region.give(self.at);
+            self.connection.tell_crowd(1);
+        }
     }
 }
 
@@ -185,20 +188,61 @@ impl Connection {
         let taken = self.take(region % self.regions.len(), deadline)?;
         let slot = taken.slot();
         let mut sink = slot.sink();
-        write(&mut Writer::new(&mut sink)).map_err(failed)?;
-        let method = if serving::is_serving() { method | NESTED } else { method };
+        write(&mut Writer::new(&mut sink))
+            .map_err(|malformed| Failed::Transport(Transport::BadArguments(malformed.written())))?;
+        let is_nested = serving::is_serving();
+        let method = if is_nested { method | NESTED } else { method };
         slot.set_head(Head { object: self.object, method, length: sink.written() }, affinity::current_cpu());
+        let (mut code, mut length) = self.run(&taken, is_nested, deadline)?;
+        let mut pause = PAUSE;
+        while code == status::BUSY {
+            // The workers that the call waits for may wait for it. So only a deadline allows to wait.
+            if is_nested && deadline.is_none() {
+                return Err(Failed::Transport(Transport::Busy));
+            }
+            thread::sleep(time_left(deadline).map_or(pause, |left| left.min(pause)));
+            pause = (pause * 2).min(PAUSE_MAX);
+            if self.is_dead() {
+                return Err(Failed::Transport(Transport::Disconnected));
+            }
+            // The arguments are still in the slot.
+            (code, length) = self.run(&taken, is_nested, deadline)?;
+        }
+        status::outcome(code)?;
+        if length as usize <= INLINE_BYTES {
+            return result_of(slot, length, &mut [0; INLINE_BYTES], read);
+        }
+        // Taken out while it is used: a user's type may make a call while it is read.
+        let mut buffer = BUFFER.take();
+        buffer.resize(BULK_BYTES, 0);
+        let result = result_of(slot, length, &mut buffer, read);
+        BUFFER.set(buffer);
+        result
+    }
+
+    /// Issues the call in a slot, and waits for its answer. Returns the status and the length of the answer.
+    #[inline]
+    fn run(
+        &self,
+        taken: &Taken<'_>,
+        is_nested: bool,
+        deadline: Option<Instant>,
+    ) -> Result<(u32, u32), Failed> {
         if is_past(deadline) {
             return Err(Failed::Transport(Transport::Busy));
         }
+        let slot = taken.slot();
         let mine = &self.regions[taken.region];
         let number = mine.number(taken.at).next();
         mine.set_number(taken.at, number);
         let words = slot.words();
-        if words.issue(number, &Kernel) == Issued::Absent
+        let issued = words.issue(number, &Kernel);
+        // A slot that waits for a worker does so as long as the server likes. The server must know that this
+        // call comes out of a call.
+        if (issued == Issued::Absent || issued == Issued::Queued && is_nested)
             && let Err(why) = self.ask(taken.index(), deadline)
         {
-            return Err(give_up(taken, number, false, why));
+            return Err(give_up(taken, number, issued == Issued::Queued, why));
         }
         while !words.answered(number) {
             if self.is_dead() {
@@ -217,23 +261,13 @@ impl Connection {
                 words.sleep_for_answer(number, time_left(deadline), must_go, &Kernel);
             }
         }
-        let (code, length) = slot.status();
-        status::outcome(code)?;
-        if length as usize <= INLINE_BYTES {
-            return result_of(slot, length, &mut [0; INLINE_BYTES], read);
-        }
-        // Taken out while it is used: a user's type may make a call while it is read.
-        let mut buffer = BUFFER.take();
-        buffer.resize(BULK_BYTES, 0);
-        let result = result_of(slot, length, &mut buffer, read);
-        BUFFER.set(buffer);
-        result
+        Ok(slot.status())
     }
 
     /// Takes a slot: of this region, else of another one, else of the first call that ends.
     fn take(&self, region: usize, deadline: Option<Instant>) -> Result<Taken<'_>, Failed> {
         if self.is_dead() {
-            return Err(Failed::Transport(Transport::PeerGone));
+            return Err(Failed::Transport(Transport::Disconnected));
         }
         match self.take_of(region) {
             Some(taken) => Ok(taken),
@@ -244,7 +278,7 @@ impl Connection {
     fn take_of(&self, region: usize) -> Option<Taken<'_>> {
         let replied = |at, number| self.segment.slot(index(region, at)).words().answered(number);
         let at = self.regions[region].take(replied)?;
-        Some(Taken { connection: self, region, at })
+        Some(Taken { connection: self, region, at, given_up: Cell::new(false) })
     }
 
     /// Wakes callers that wait for a slot.
@@ -269,7 +303,7 @@ impl Connection {
                 break Ok(taken);
             }
             if self.is_dead() {
-                break Err(Failed::Transport(Transport::PeerGone));
+                break Err(Failed::Transport(Transport::Disconnected));
             }
             if is_past(deadline) {
                 break Err(Failed::Transport(Transport::Busy));
@@ -285,7 +319,7 @@ impl Connection {
     /// Asks the server for a worker in a slot.
     #[cold]
     fn ask(&self, slot: u32, deadline: Option<Instant>) -> Result<(), Transport> {
-        let Ok(frame) = Frame::Wake(Wake { slot }).encode() else { return Err(Transport::Malformed) };
+        let Ok(frame) = Frame::Wake(Wake { slot }).encode() else { return Err(Transport::Unsupported) };
         loop {
             // Wait for a slow server in steps, and look for its death between them.
             let step = Instant::now() + STEP;
@@ -309,6 +343,10 @@ impl Connection {
 /// Longest sleep for an event that wakes no thread: a slow server has read its socket, or the reply to a call
 /// that was given up has come.
 const STEP: Duration = Duration::from_millis(5);
+/// First time between two attempts of a call that the server is too busy for. Each further one is twice as
+/// long, up to `PAUSE_MAX`.
+const PAUSE: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(32);
 
 /// The server of a connection.
 pub(crate) struct Server {
@@ -324,13 +362,17 @@ std::thread_local! {
 
 /// Ends a call without a result. `asked` tells whether the server knows of it.
 #[cold]
-fn give_up(taken: Taken<'_>, number: Number, asked: bool, why: Transport) -> Failed {
+fn give_up(taken: &Taken<'_>, number: Number, asked: bool, why: Transport) -> Failed {
     if taken.slot().words().withdraw(number, asked) {
         // The slot is free, and the call never runs.
-        return Failed::Transport(if why == Transport::Deadline { Transport::Busy } else { why });
+        return Failed::Transport(match why {
+            Transport::Deadline => Transport::Busy,
+            Transport::PeerGone => Transport::Disconnected,
+            why => why,
+        });
     }
     if !taken.slot().words().answered(number) {
-        taken.give_up();
+        taken.given_up.set(true);
     }
     Failed::Transport(why)
 }
@@ -342,7 +384,7 @@ fn result_of<R>(
     buffer: &mut [u8],
     read: impl FnOnce(&mut Reader<'_>) -> Result<R, Malformed>,
 ) -> Result<R, Failed> {
-    let bytes = slot.data(length, buffer).ok_or(Failed::Transport(Transport::Malformed))?;
+    let bytes = slot.data(length, buffer).ok_or(Failed::Transport(status::BROKEN))?;
     let mut reader = Reader::new(bytes);
     let result = read(&mut reader).map_err(failed)?;
     reader.end().map_err(failed)?;
@@ -350,7 +392,7 @@ fn result_of<R>(
 }
 
 fn failed(malformed: Malformed) -> Failed {
-    Failed::Transport(malformed.transport())
+    Failed::Transport(Transport::BadResult(malformed.read()))
 }
 
 impl Source for Connection {

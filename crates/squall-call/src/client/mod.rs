@@ -1,9 +1,12 @@
 //! Importing objects of other processes.
 
 mod connection;
+mod differs;
 mod port;
+mod renewable;
 
 pub use port::{Port, with_deadline};
+pub use renewable::RenewableImport;
 
 use squall_core::{Handle, Id, InterfaceOf, Owned, Root};
 use squall_machine::ClusterSize;
@@ -13,7 +16,7 @@ use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use crate::frames::{FRAME_BYTES_MAX, Frame, FrameError, Hello, Refusal};
+use crate::frames::{Differs, FRAME_BYTES_MAX, Frame, FrameError, Hello, Refusal};
 use crate::layout;
 use crate::remote::Remote;
 use crate::segment::Segment;
@@ -26,11 +29,14 @@ use port::Imported;
 /// The result is an object like any other. A call of it goes to the other process, waits for the reply, and
 /// is `#[blocking]`. Dropping it ends the connection after the calls that wait; [`disconnect`] ends those,
 /// too. A server that hangs answers no call, so give calls a limit ([`ImportOptions::limit`],
-/// [`with_deadline`]).
+/// [`with_deadline`]). [`RenewableImport`] imports again when the server has ended.
+///
+/// Each user has names of its own: see [`export`](crate::export).
 ///
 /// # Errors
 /// [`ImportError`]: no process exports that name, the interface differs, or the server refuses.
-/// Waits at most five seconds for the server's answer. Limits of calls do not change that.
+/// [`ImportError::TimedOut`] if the server does not answer within five seconds, or within
+/// [`ImportOptions::limit`] if it is set, or before the end of [`with_deadline`].
 /// # Cost
 /// A connection: a socket, a mapping with 140 KiB of addresses for each processor (touched when used), and
 /// the thread `squall-calls`, one for all connections of the process.
@@ -92,8 +98,10 @@ pub struct ImportOptions {
     limit: Option<Duration>,
     user: Option<u32>,
     process: Option<u32>,
-    handshake: Duration,
 }
+
+/// The time in which an import must end, if no limit is set.
+const IMPORT: Duration = Duration::from_secs(5);
 
 impl Default for ImportOptions {
     fn default() -> ImportOptions {
@@ -105,10 +113,11 @@ impl ImportOptions {
     /// Returns the options of [`import`]: calls have no time limit, and the server runs as this process's
     /// user or as root.
     pub fn new() -> ImportOptions {
-        ImportOptions { limit: None, user: None, process: None, handshake: Duration::from_secs(5) }
+        ImportOptions { limit: None, user: None, process: None }
     }
 
-    /// Sets the time within which each call must end, unless [`with_deadline`] sets another one.
+    /// Sets the time within which the import must end, and then each call. [`with_deadline`] replaces it for
+    /// calls, and can only shorten it for imports.
     pub fn limit(mut self, limit: Duration) -> ImportOptions {
         self.limit = Some(limit);
         self
@@ -141,8 +150,9 @@ impl ImportOptions {
         }
         let own = rustix::process::geteuid().as_raw();
         let user = self.user.unwrap_or(own);
-        let deadline = Instant::now() + self.handshake;
+        let deadline = self.deadline();
         let socket = socket::connect(user, name, deadline).map_err(|error| match error.kind() {
+            ErrorKind::TimedOut => ImportError::TimedOut,
             ErrorKind::ConnectionRefused | ErrorKind::NotFound => ImportError::NoServer { name: name.into() },
             ErrorKind::InvalidInput => ImportError::Name(error),
             _ => ImportError::System(error),
@@ -152,8 +162,12 @@ impl ImportOptions {
         if server.uid != user && server.uid != 0 {
             return Err(ImportError::OtherUser { expected: user, found: server.uid });
         }
-        let process = socket::process(socket.as_fd())?;
-        self.connect(socket, Server { name: name.into(), peer: Some(server), process })
+        let process = match socket::process(socket.as_fd()) {
+            // The server has hung up. Its reason may be there to read.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => None,
+            result => result?,
+        };
+        self.connect(socket, Server { name: name.into(), peer: Some(server), process }, deadline)
     }
 
     /// Imports from the other end of a socket, like [`import_from`].
@@ -167,36 +181,47 @@ impl ImportOptions {
         if squall_sys::fork::forked() {
             return Err(ImportError::Forked);
         }
+        let deadline = self.deadline();
         socket::adopt(&socket)?;
         let process = self.process.map(socket::process_by_id).transpose()?;
-        self.connect(socket, Server { name: "(a socket)".into(), peer: None, process })
+        self.connect(socket, Server { name: "(a socket)".into(), peer: None, process }, deadline)
+    }
+
+    /// The time at which an import that begins now must end.
+    fn deadline(&self) -> Instant {
+        const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+        let own = Instant::now() + self.limit.unwrap_or(IMPORT).min(YEAR);
+        port::deadline().map_or(own, |deadline| deadline.min(own))
     }
 
     fn connect<I: ?Sized + Remote + InterfaceOf<Port<I>>>(
         &self,
         socket: OwnedFd,
         server: Server,
+        deadline: Instant,
     ) -> Result<Owned<I>, ImportError> {
         let regions = squall_machine::machine().vp_limit().clamp(1, layout::REGIONS_MAX as usize) as u32;
-        let deadline = Instant::now() + self.handshake;
         let hello = Hello { interface: I::NAME, schema: I::SCHEMA, signature: I::SIGNATURE, regions };
         let hello = Frame::Hello(hello).encode()?;
         // A server that refuses may have hung up already. Its reason is still there to read.
         let _ = socket::send_until(socket.as_fd(), &hello, &[], deadline);
         let mut buffer = vec![0; FRAME_BYTES_MAX];
-        let packet =
-            socket::receive_until(socket.as_fd(), &mut buffer, deadline).map_err(|error| {
-                match error.kind() {
-                    ErrorKind::TimedOut => ImportError::Slow,
-                    ErrorKind::InvalidData => ImportError::Unexpected("a packet that is no frame"),
-                    _ => ImportError::Closed,
-                }
-            })?;
+        let mut received = socket::receive_until(socket.as_fd(), &mut buffer, deadline);
+        if received.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset) {
+            // The server hung up before it read the hello. The kernel tells that first, and its reason next.
+            received = socket::receive_until(socket.as_fd(), &mut buffer, deadline);
+        }
+        let packet = received.map_err(|error| match error.kind() {
+            ErrorKind::TimedOut => ImportError::TimedOut,
+            ErrorKind::InvalidData => ImportError::Unexpected("a packet that is no frame"),
+            _ => ImportError::Closed,
+        })?;
         let Some(socket::Packet { bytes, mut descriptors }) = packet else { return Err(ImportError::Closed) };
         let welcome = match Frame::decode(&buffer[..bytes])? {
             Frame::Welcome(welcome) if welcome.regions == regions => welcome,
-            Frame::Refusal(Refusal::Schema) => {
-                return Err(ImportError::OtherSchema { expected: I::SIGNATURE });
+            Frame::Differs(Differs { signature }) => {
+                let found = signature.to_owned();
+                return Err(ImportError::OtherSchema { expected: I::SIGNATURE, found });
             }
             Frame::Refusal(refusal) => return Err(ImportError::Refused(refusal)),
             _ => return Err(ImportError::Unexpected("another frame than the welcome")),
@@ -217,10 +242,11 @@ impl ImportOptions {
     }
 }
 
-/// Ends the connection of an imported object. Calls that wait return [`Transport::PeerGone`], and so do later
-/// ones. Returns whether the object is an imported one.
+/// Ends the connection of an imported object. Calls that wait return [`Transport::PeerGone`], later ones
+/// [`Transport::Disconnected`]. Returns whether the object is an imported one.
 ///
 /// [`Transport::PeerGone`]: squall_core::Transport::PeerGone
+/// [`Transport::Disconnected`]: squall_core::Transport::Disconnected
 pub fn disconnect<I: ?Sized + Remote>(handle: Handle<I>) -> bool {
     let id = Handle::id(handle);
     let found = Connection::all().into_iter().find(|connection| connection.imported.get() == Some(&id));
@@ -299,13 +325,15 @@ pub enum ImportError {
     OtherSchema {
         /// The signatures that this process expects.
         expected: &'static str,
+        /// The signatures of the server. A hostile one may send any text.
+        found: String,
     },
     /// The server refused the connection.
     Refused(Refusal),
     /// The server closed the connection before it answered. It may have ended; import the object again later.
     Closed,
-    /// The server did not answer for five seconds. It hangs, or is stopped.
-    Slow,
+    /// The server did not answer in time. It hangs, is stopped, or has not begun to export on its socket.
+    TimedOut,
     /// The server broke the protocol; the text says how.
     Unexpected(&'static str),
     /// The server sent a frame that cannot be read.
@@ -317,6 +345,27 @@ pub enum ImportError {
     /// The system refused a descriptor, a thread or memory. Or the server's segment is not sealed, or has a
     /// wrong size.
     System(std::io::Error),
+}
+
+impl ImportError {
+    /// Returns whether a later import may succeed without any other change: the server ended, is starting,
+    /// hangs, or has too many clients.
+    ///
+    /// # Examples
+    /// ```
+    /// use squall::call::ImportError;
+    ///
+    /// let gone = ImportError::NoServer { name: "stock".into() };
+    /// assert!(gone.is_transient() && ImportError::Closed.is_transient());
+    /// assert!(!ImportError::OtherUser { expected: 1000, found: 1001 }.is_transient());
+    /// ```
+    pub fn is_transient(&self) -> bool {
+        match self {
+            ImportError::NoServer { .. } | ImportError::Closed | ImportError::TimedOut => true,
+            ImportError::Refused(refusal) => matches!(refusal, Refusal::Busy | Refusal::Ended),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for ImportError {
@@ -331,15 +380,19 @@ impl fmt::Display for ImportError {
                 "a process of user {found} holds the name, but user {expected} or root was expected; \
                  if that is intended, say so with `ImportOptions::server_user`"
             ),
-            ImportError::OtherSchema { expected } => write!(
-                f,
-                "the server's interface differs from `{expected}`; build both programs from the same definition \
-                 of the trait"
-            ),
-            ImportError::Refused(refusal) => write!(f, "the server refused the connection: {refusal}"),
-            ImportError::Slow => {
-                f.write_str("the server did not answer for five seconds; it hangs, or is stopped")
+            ImportError::OtherSchema { expected, found } => {
+                let (expected, found) = differs::first_difference(expected, found);
+                write!(
+                    f,
+                    "the server's interface has {found} and this program's has {expected}; build both programs \
+                     from the same definition of the trait"
+                )
             }
+            ImportError::Refused(refusal) => write!(f, "the server refused the connection: {refusal}"),
+            ImportError::TimedOut => f.write_str(
+                "the server did not answer in time; it hangs, or is still starting: import again, or allow more \
+                 time with `ImportOptions::limit`",
+            ),
             ImportError::Closed => f.write_str("the server closed the connection before it answered"),
             ImportError::Unexpected(what) => write!(f, "the server broke the protocol: {what}"),
             ImportError::Frame(error) => write!(f, "the server's answer cannot be read: {error}"),

@@ -39,7 +39,7 @@ impl<I: ?Sized + Remote> Port<I> {
         read: impl FnOnce(&mut Reader<'_>) -> Result<R, Malformed>,
     ) -> Result<R, CallError> {
         self.connection
-            .call(self.region, method, DEADLINE.get(), write, read)
+            .call(self.region, method, deadline(), write, read)
             .map_err(|failed| error::<I>(self.id, method, failed))
     }
 }
@@ -49,7 +49,6 @@ fn error<I: ?Sized + Remote>(id: Id, method: u32, failed: Failed) -> CallError {
     let method = <I as Interface>::METHODS.get(method as usize).copied().unwrap_or("?");
     let kind = match failed {
         Failed::Transport(transport) => CallErrorKind::Transport(transport),
-        Failed::Destroyed => CallErrorKind::Destroyed,
         Failed::Refused => CallErrorKind::Refused("the object in the other process refused the call"),
     };
     CallError::__remote(<I as Interface>::NAME, id, method, kind)
@@ -91,11 +90,22 @@ std::thread_local! {
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Runs `f`, in which calls of imported objects must end within `limit`, counted from now.
+/// The deadline of [`with_deadline`] on this thread.
+pub(super) fn deadline() -> Option<Instant> {
+    DEADLINE.get()
+}
+
+/// Runs `f`, in which imports, and calls of imported objects, must end within `limit`, counted from now.
 ///
-/// A nested limit can only be shorter. A call that the other process does not begin in time returns
+/// It is one limit for all that this thread does in `f`, in place of [`ImportOptions::limit`] for each call.
+/// It holds neither in threads and tasks that `f` starts, nor in calls that the methods make: these need
+/// deadlines of their own. A nested limit can only be shorter.
+///
+/// A call that the other process does not begin in time returns
 /// [`Transport::Busy`](squall_core::Transport::Busy), and never runs. One that begins and takes longer
 /// returns [`Transport::Deadline`](squall_core::Transport::Deadline), and goes on there.
+///
+/// [`ImportOptions::limit`]: crate::ImportOptions::limit
 ///
 /// # Cost
 /// A read of the clock.

@@ -73,7 +73,7 @@ pub trait PlainField<T>: Sized {
     where
         T: Serialize,
     {
-        Ok(writer.put(&value)?)
+        writer.put(&value).map_err(Unserved::Result)
     }
 
     /// Decodes an argument or a result.
@@ -95,7 +95,7 @@ pub trait PackedField<T: Packed>: Sized {
 
     /// Encodes a result.
     fn __squall_answer(self, value: T, writer: &mut Writer<'_>) -> Result<(), Unserved> {
-        Ok(value.put(writer)?)
+        value.put(writer).map_err(Unserved::Result)
     }
 
     /// Decodes an argument or a result.
@@ -112,7 +112,7 @@ pub trait ValueOrError<T>: Sized {
     where
         T: Serialize,
     {
-        Ok(writer.put(&value?)?)
+        writer.put(&value?).map_err(Unserved::Result)
     }
 
     /// Decodes a result.
@@ -129,7 +129,7 @@ impl<T> ValueOrError<T> for &&Field<Result<T, CallError>> {}
 pub trait PackedOrError<T: Packed>: Sized {
     /// Encodes a result.
     fn __squall_answer(self, value: Result<T, CallError>, writer: &mut Writer<'_>) -> Result<(), Unserved> {
-        Ok(value?.put(writer)?)
+        value?.put(writer).map_err(Unserved::Result)
     }
 
     /// Decodes a result.

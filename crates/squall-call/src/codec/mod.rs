@@ -11,7 +11,8 @@
 //! - I2. A collection never reserves room for more elements than the input has bytes left.
 //! - I3. The reader decodes the bytes of a [`Writer`] to an equal value, unless a limit is exceeded.
 //!
-//! Not promised: attributes of serde that need a self-describing format (`untagged`, `flatten`, `tag`).
+//! Not promised: attributes of serde that need a self-describing format (`untagged`, `flatten`, `tag`,
+//! `skip_serializing_if`).
 //! Cost: plain data is copied once on each side. `str`, `[u8]` and byte vectors are copied whole; other
 //! sequences by element.
 //! Source: the wire format of postcard 1, <https://postcard.jamesmunns.com/wire-format>.
@@ -25,7 +26,7 @@ mod writer;
 
 use std::fmt;
 
-use squall_core::Transport;
+use squall_core::MessageError;
 
 pub use fields::{
     Borrowed, Field, InPlaceBorrowed, PackedField, PackedOrError, PlainField, SliceBorrowed, ValueBorrowed,
@@ -55,12 +56,17 @@ pub enum Malformed {
 }
 
 impl Malformed {
-    /// Returns the error that the caller gets.
-    pub fn transport(self) -> Transport {
+    /// Returns the error for a value that could not be written.
+    pub fn written(self) -> MessageError {
         match self {
-            Malformed::TooLarge => Transport::TooLarge,
-            _ => Transport::Malformed,
+            Malformed::TooLarge => MessageError::TooLarge,
+            _ => MessageError::Unencodable,
         }
+    }
+
+    /// Returns the error for bytes that could not be read.
+    pub fn read(self) -> MessageError {
+        MessageError::Undecodable
     }
 }
 

@@ -260,8 +260,8 @@ fn a_full_sink_is_an_error() {
         let put = Writer::new(&mut sink).put(&(3u8, "seven b"));
         assert_eq!(put, if limit < 9 { Err(Malformed::TooLarge) } else { Ok(()) });
     }
-    assert_eq!(Malformed::TooLarge.transport(), Transport::TooLarge);
-    assert_eq!(Malformed::TooDeep.transport(), Transport::Malformed);
+    assert_eq!(Malformed::TooLarge.written(), MessageError::TooLarge);
+    assert_eq!(Malformed::TooDeep.written(), MessageError::Unencodable);
 }
 
 #[test]

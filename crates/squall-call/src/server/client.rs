@@ -18,8 +18,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use super::exported::Exported;
+use super::users::{User, Workers};
 use super::workers;
-use crate::frames::{FRAME_BYTES_MAX, Frame, FrameError, Hello, Refusal, Wake, Welcome};
+use crate::frames::{Differs, FRAME_BYTES_MAX, Frame, FrameError, Hello, Refusal, Wake, Welcome};
 use crate::layout::{self, REGION_SLOTS};
 use crate::segment::Segment;
 use crate::slot::Desk;
@@ -69,6 +70,8 @@ pub(crate) struct Client {
     rights: AtomicU64,
     /// Number of slots that wait for a worker.
     pub(super) wanted: AtomicUsize,
+    /// The workers of its user.
+    pub(super) workers: Arc<Workers>,
     pub(super) share: CachePadded<Mutex<Share>>,
     /// Its values, until they are retired.
     values: CachePadded<Mutex<Option<Values>>>,
@@ -96,16 +99,16 @@ impl Client {
     /// The system has no thread or descriptor left.
     pub(crate) fn accept(exported: &Arc<Exported>, socket: OwnedFd, by_name: bool) -> io::Result<()> {
         let peer = if by_name { Some(squall_sys::peer::peer(socket.as_fd())?) } else { None };
-        if let Err(refusal) = may_connect(exported, peer) {
+        // Relaxed: only the value matters.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
+        let user = User::new(peer, number);
+        if let Err(refusal) = may_connect(exported, peer, user) {
             refuse(&socket, refusal);
             return Ok(());
         }
         let process = if by_name { socket::process(socket.as_fd())? } else { None };
-        // Relaxed: the limit needs no order.
-        exported.connections.fetch_add(1, Ordering::Relaxed);
         let client = Arc::new(Client {
-            // Relaxed: only the value matters.
-            number: NUMBER.fetch_add(1, Ordering::Relaxed) + 1,
+            number,
             peer,
             exported: exported.clone(),
             socket,
@@ -114,11 +117,12 @@ impl Client {
             dead: AtomicBool::new(false),
             rights: AtomicU64::new(u64::MAX),
             wanted: AtomicUsize::new(0),
+            workers: workers::of_user(user),
             share: CachePadded::default(),
             values: CachePadded::new(Mutex::new(Some(Values::new()))),
             token: OnceLock::new(),
         });
-        lock(&exported.clients, "the list of an export's clients").push(Arc::downgrade(&client));
+        exported.add(user, &client);
         let token = watch::add(client.clone())?;
         let _ = client.token.set(token);
         Ok(())
@@ -225,6 +229,11 @@ impl Client {
         match frame {
             Frame::Hello(hello) => match self.welcome(&hello) {
                 Ok(()) => Next::Watch,
+                Err(Refusal::Schema) => {
+                    let signature = self.exported.signature;
+                    tell(&self.socket, &Frame::Differs(Differs { signature }));
+                    self.over()
+                }
                 Err(refusal) => {
                     refuse(&self.socket, refusal);
                     self.over()
@@ -267,13 +276,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.exported.connections.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn may_connect(exported: &Exported, peer: Option<Peer>) -> Result<(), Refusal> {
+fn may_connect(exported: &Exported, peer: Option<Peer>, user: User) -> Result<(), Refusal> {
     if !exported.is_open() {
         return Err(Refusal::Ended);
     }
@@ -284,10 +287,7 @@ fn may_connect(exported: &Exported, peer: Option<Peer>) -> Result<(), Refusal> {
     {
         return Err(Refusal::Denied);
     }
-    if exported.connections.load(Ordering::Relaxed) >= exported.settings.clients {
-        return Err(Refusal::Busy);
-    }
-    Ok(())
+    if exported.has_room(user) { Ok(()) } else { Err(Refusal::Busy) }
 }
 
 /// The user of this process.
@@ -296,8 +296,12 @@ pub(super) fn own_user() -> u32 {
 }
 
 fn refuse(socket: &OwnedFd, refusal: Refusal) {
+    tell(socket, &Frame::Refusal(refusal));
+}
+
+fn tell(socket: &OwnedFd, frame: &Frame<'_>) {
     // Errors are ignored: the caller may be gone.
-    if let Ok(frame) = Frame::Refusal(refusal).encode() {
+    if let Ok(frame) = frame.encode() {
         let _ = socket::send(socket.as_fd(), &frame, &[]);
     }
 }

@@ -2,11 +2,12 @@
 
 use squall_core::{Handle, Id, Interface};
 use squall_sys::padded::CachePadded;
-use squall_sys::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use squall_sys::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use squall_sys::sync::{Mutex, StdArc as Arc, Weak, lock};
 use std::time::Duration;
 
 use super::client::Client;
+use super::users::User;
 use crate::codec::{Reader, Writer};
 use crate::remote::{Remote, Unserved};
 
@@ -48,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) users: Option<Vec<u32>>,
     /// Largest number of connections.
     pub(crate) clients: usize,
+    /// Largest number of connections of one user.
+    pub(crate) clients_per_user: usize,
     /// Largest number of workers that serve one connection at a time.
     pub(crate) workers: usize,
     /// Processors of the workers. Without a list, a worker serves on its caller's processor.
@@ -58,12 +61,16 @@ pub(crate) struct Settings {
     pub(crate) spin: Duration,
 }
 
+/// A connection, and the user that it counts for.
+type Connected = (User, Weak<Client>);
+
 /// An object that callers of other processes reach.
 pub(crate) struct Exported {
     pub(crate) name: Arc<str>,
     pub(crate) interface: &'static str,
     pub(crate) methods: &'static [&'static str],
     pub(crate) schema: u64,
+    pub(crate) signature: &'static str,
     pub(crate) object: Id,
     serve: Box<Serve>,
     pub(crate) settings: Settings,
@@ -71,9 +78,8 @@ pub(crate) struct Exported {
     /// False once the export has ended.
     open: AtomicBool,
     rights: AtomicU64,
-    pub(crate) clients: CachePadded<Mutex<Vec<Weak<Client>>>>,
     /// Connections that exist, with those that have ended while a call of theirs still runs.
-    pub(crate) connections: AtomicUsize,
+    clients: CachePadded<Mutex<Vec<Connected>>>,
 }
 
 impl std::fmt::Debug for Exported {
@@ -84,6 +90,8 @@ impl std::fmt::Debug for Exported {
             .finish_non_exhaustive()
     }
 }
+
+const CLIENTS: &str = "the list of an export's clients";
 
 static ALL: Mutex<Vec<Weak<Exported>>> = Mutex::new(Vec::new());
 /// The last generation given to an export of this process.
@@ -100,6 +108,7 @@ impl Exported {
             interface: <I as Interface>::NAME,
             methods: <I as Interface>::METHODS,
             schema: I::SCHEMA,
+            signature: I::SIGNATURE,
             object: Handle::id(handle),
             serve: Box::new(move |method, input, output| I::__serve(handle, method, input, output)),
             rights: AtomicU64::new(settings.rights),
@@ -108,7 +117,6 @@ impl Exported {
             generation: GENERATION.fetch_add(1, Ordering::Relaxed) + 1,
             open: AtomicBool::new(true),
             clients: CachePadded::default(),
-            connections: AtomicUsize::new(0),
         });
         let mut all = lock(&ALL, "the list of exports");
         all.retain(|other| other.strong_count() > 0);
@@ -156,13 +164,23 @@ impl Exported {
         (self.serve)(method, input, output)
     }
 
+    /// Adds a connection.
+    pub(super) fn add(&self, user: User, client: &Arc<Client>) {
+        lock(&self.clients, CLIENTS).push((user, Arc::downgrade(client)));
+    }
+
+    /// Whether one more connection of this user may exist.
+    pub(super) fn has_room(&self, user: User) -> bool {
+        let mut clients = lock(&self.clients, CLIENTS);
+        clients.retain(|(_, client)| client.strong_count() > 0);
+        let own = clients.iter().filter(|(other, _)| *other == user).count();
+        clients.len() < self.settings.clients && own < self.settings.clients_per_user
+    }
+
     /// The connections that are open.
     pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
-        let all: Vec<_> = {
-            let mut clients = lock(&self.clients, "the list of an export's clients");
-            clients.retain(|client| client.strong_count() > 0);
-            clients.iter().filter_map(Weak::upgrade).collect()
-        };
+        let all: Vec<_> =
+            lock(&self.clients, CLIENTS).iter().filter_map(|(_, client)| client.upgrade()).collect();
         all.into_iter().filter(|client| client.is_connected()).collect()
     }
 

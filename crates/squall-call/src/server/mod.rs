@@ -3,6 +3,7 @@
 mod client;
 mod exported;
 mod listener;
+mod users;
 mod workers;
 
 use squall_core::{Handle, Id};
@@ -22,7 +23,12 @@ use listener::Listener;
 /// Exports an object: processes of the same user, and of root, may import it by this name.
 ///
 /// The object stays this process's own. The export ends when the result is dropped. If the object is
-/// destroyed first, callers get the error of a destroyed object.
+/// destroyed first, the export goes on, and callers get
+/// [`Transport::Destroyed`](squall_core::Transport::Destroyed).
+///
+/// A name has 1 to 80 bytes, and no control characters. Each user has names of its own. So a client of
+/// another user needs [`ImportOptions::server_user`](crate::ImportOptions::server_user) for its import, and,
+/// unless it is root, [`ExportOptions::allow_user`] here.
 ///
 /// # Errors
 /// [`ExportError`]: the name is taken or not valid, or the system has no thread or descriptor left.
@@ -90,6 +96,7 @@ impl ExportOptions {
                 rights: u64::MAX,
                 users: Some(Vec::new()),
                 clients: 1024,
+                clients_per_user: 512,
                 workers: 64,
                 processors: None,
                 idle: Duration::from_millis(200),
@@ -119,14 +126,29 @@ impl ExportOptions {
         self
     }
 
-    /// Limits the number of connections. By default 1,024. A further client is refused.
+    /// Limits the number of connections. By default 1,024. A further client is refused with
+    /// [`Refusal::Busy`](crate::Refusal::Busy). A connection that has ended counts while a call of it runs.
     pub fn clients(mut self, limit: usize) -> ExportOptions {
         self.settings.clients = limit;
         self
     }
 
-    /// At most so many calls of one connection run at a time; further ones wait. By default 64. Calls that
-    /// come out of calls (A calls B, which calls A) have four times as many.
+    /// Limits the number of connections of one user, like [`clients`](Self::clients). By default 512.
+    pub fn clients_per_user(mut self, limit: usize) -> ExportOptions {
+        self.settings.clients_per_user = limit;
+        self
+    }
+
+    /// At most so many calls of one connection run at a time; further ones wait. By default 64.
+    ///
+    /// Calls that come out of calls (A calls B, which calls A) have four times as many workers. Beyond these,
+    /// or if this process can start no thread, such a call waits only if it has a deadline. Without one it
+    /// returns [`Transport::Busy`](squall_core::Transport::Busy) at once, since the calls that it would wait
+    /// for may wait for it. A call that a method makes on another thread does not count as such a call; give
+    /// it a deadline.
+    ///
+    /// All calls of one user, over all connections and exports of this process, have at most half of the
+    /// 1,024 workers, and fewer if other users have workers. Further ones wait.
     pub fn calls_per_client(mut self, limit: usize) -> ExportOptions {
         self.settings.workers = limit.max(1);
         self
@@ -480,7 +502,8 @@ fn denied(methods: &[&'static str], rights: u64) -> Vec<&'static str> {
     methods.iter().enumerate().filter(|(at, _)| rights >> at & 1 == 0).map(|(_, name)| *name).collect()
 }
 
-/// The process for which this thread serves a call of an exported object; `None` in any other code.
+/// Returns the connection for which this thread serves a call of an exported object, or `None` in any other
+/// code. Two imports of one process are two connections.
 pub fn caller() -> Option<Caller> {
     workers::caller().map(Caller::from)
 }

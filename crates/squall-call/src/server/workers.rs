@@ -5,14 +5,17 @@
 //! where no thread can be started.
 //!
 //! Idea: a worker stays in the slot of its last call for a while, then waits in a pool for its processor, and
-//! ends when it is idle for long. One thread is reserved. It serves single calls for which no worker exists.
+//! ends when it is idle for long. One thread is reserved. It serves single calls if no thread can be started.
+//! While it serves one, further calls are answered with *busy* at once, and their callers try again.
 //!
 //! - I1. A slot with a taken desk is in exactly one place: a worker has it, or it waits in its client's
 //!   share.
-//! - I2. A waiting slot is served: by a worker that becomes free, or by the reserved one. A client with
-//!   waiting slots is in the pool's list.
+//! - I2. A slot waits only for the share of its client or its user (`users`), so only while workers of that
+//!   user run. Each of them that leaves looks for waiting slots. A client with waiting slots is in the pool's
+//!   list.
 //! - I3. A client has at most as many workers as its export allows, and four times as many for calls that
-//!   come out of calls. Its other slots wait.
+//!   come out of calls. Its other slots wait. A call that comes out of a call never waits for a share: the
+//!   calls that have the share may be those that wait for it. It is answered with *busy*.
 //! - I4. Values of a client are dropped by a thread of their own, or by a worker before it counts as idle.
 //!
 //! Locks: the pool, then a client's share.
@@ -30,6 +33,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Share, Values, own_user};
+use super::users::{User, Users, Workers};
 use crate::codec::{Reader, Writer};
 use crate::layout::{BULK_BYTES, REGION_SLOTS};
 use crate::segment::Slot;
@@ -62,14 +66,16 @@ struct Idle {
 }
 
 /// The workers of this process.
-#[derive(Default)]
 struct Pool {
     idle: Vec<Arc<Idle>>,
     /// Clients with waiting slots, the next one first.
     waiting: VecDeque<Arc<Client>>,
     workers: usize,
+    users: Users,
     /// Whether the reserved worker was started.
     reserved: bool,
+    /// Whether the reserved worker serves a call, or is about to.
+    reserve_works: bool,
     /// Values of ended clients that no thread could be started for.
     retired: Vec<Values>,
 }
@@ -77,12 +83,28 @@ struct Pool {
 static POOL: OnceLock<Mutex<Pool>> = OnceLock::new();
 /// Wakes the reserved worker.
 static RESERVE: Condvar = Condvar::new();
-/// Whether a slot waits for a thread, not for its client's share. Workers leave their slots early then.
+/// Whether a call found no thread. Workers leave their slots early then.
 /// Changed with the pool locked.
 static STARVED: AtomicBool = AtomicBool::new(false);
 
 fn pool() -> MutexGuard<'static, Pool> {
-    lock(POOL.get_or_init(Mutex::default), "the pool of workers")
+    let new = || {
+        Mutex::new(Pool {
+            idle: Vec::new(),
+            waiting: VecDeque::new(),
+            workers: 0,
+            users: Users::new(LIMIT),
+            reserved: false,
+            reserve_works: false,
+            retired: Vec::new(),
+        })
+    };
+    lock(POOL.get_or_init(new), "the pool of workers")
+}
+
+/// The workers of a user, for a new connection.
+pub(super) fn of_user(user: User) -> Arc<Workers> {
+    pool().users.get(user)
 }
 
 fn share(client: &Client) -> MutexGuard<'_, Share> {
@@ -112,6 +134,21 @@ pub(crate) fn count() -> (usize, usize) {
 pub(super) fn send(client: &Arc<Client>, slot: u32) {
     if client.desk(slot).ask() {
         place(Job { client: client.clone(), slot, vp: vp_for(client, slot) });
+    } else if client.wanted.load(Ordering::Relaxed) != 0 && client.segment().slot(slot).is_nested() {
+        // The slot may wait for a worker, and now has a call that must not wait (I3).
+        let is_waiting = {
+            let _pool = pool();
+            let mut share = share(client);
+            let at = share.waiting.iter().position(|waiting| *waiting == slot);
+            at.inspect(|at| {
+                share.waiting.remove(*at);
+                client.wanted.fetch_sub(1, Ordering::Relaxed);
+            })
+            .is_some()
+        };
+        if is_waiting {
+            place(Job { client: client.clone(), slot, vp: vp_for(client, slot) });
+        }
     }
 }
 
@@ -132,7 +169,7 @@ fn vp_for(client: &Client, slot: u32) -> Option<Vp> {
     machine.allowance().usable().contains(vp).then_some(vp)
 }
 
-/// Whether one more worker may serve the client in this slot (I3).
+/// Whether one more worker may serve the client in this slot, as far as the client's share goes (I3).
 fn may_have_worker(client: &Client, share: &Share, slot: u32) -> bool {
     let own = client.exported.settings.workers;
     let nested = client.segment().slot(slot).is_nested();
@@ -146,9 +183,14 @@ fn place(job: Job) {
     if share.has_ended {
         return;
     }
-    if !may_have_worker(&job.client, &share, job.slot) {
+    if !pool.admit(&job.client, &mut share, job.slot) {
         let served = share.served.clone();
         drop(share);
+        if job.client.segment().slot(job.slot).is_nested() {
+            drop(pool);
+            refuse(&job);
+            return;
+        }
         let is_first = pool.wait(&job);
         drop(pool);
         // Workers that wait for calls of this client leave, and take the waiting slot. They were told
@@ -158,10 +200,53 @@ fn place(job: Job) {
         }
         return;
     }
-    share.served.push(job.slot);
     drop(share);
     if let Some(job) = pool.start(job) {
-        pool.starve(&job);
+        starve(pool, &job);
+        start_waiting();
+    }
+}
+
+/// Gives workers to the waiting slots that may have one.
+fn start_waiting() {
+    loop {
+        let mut pool = pool();
+        let Some(job) = pool.next() else { return };
+        if let Some(job) = pool.start(job) {
+            starve(pool, &job);
+        }
+    }
+}
+
+/// No thread can be started for a job, and all are in use. The reserved worker serves it, if it is free. Else
+/// its call is refused.
+#[cold]
+fn starve(mut pool: MutexGuard<'_, Pool>, job: &Job) {
+    // Relaxed: workers look at it when they would sleep.
+    STARVED.store(true, Ordering::Relaxed);
+    if pool.reserve_works {
+        drop(pool);
+        refuse(job);
+        drop(leave(job));
+        return;
+    }
+    pool.reserve_works = true;
+    let mut share = share(&job.client);
+    share.served.retain(|slot| *slot != job.slot);
+    pool.users.remove(&job.client.workers);
+    drop(share);
+    pool.wait(job);
+    RESERVE.notify_one();
+}
+
+/// Answers the call of a slot with *busy*, and leaves the slot.
+#[cold]
+fn refuse(job: &Job) {
+    let slot = job.client.segment().slot(job.slot);
+    let answer = || slot.set_status(status::BUSY, 0);
+    if !slot::refuse(slot.words(), job.client.desk(job.slot), answer, &Kernel) {
+        // A hostile caller changes the slot all the time.
+        job.client.end();
     }
 }
 
@@ -196,14 +281,18 @@ impl Pool {
         }
     }
 
-    /// Lets a slot wait: no thread can be started, and all are in use.
-    #[cold]
-    fn starve(&mut self, job: &Job) {
-        share(&job.client).served.retain(|slot| *slot != job.slot);
-        // Relaxed: workers look at it when they would sleep.
-        STARVED.store(true, Ordering::Relaxed);
-        self.wait(job);
-        RESERVE.notify_one();
+    /// Counts one more worker for the client in this slot, if its share and its user's allow it.
+    fn admit(&mut self, client: &Client, share: &mut Share, slot: u32) -> bool {
+        if !may_have_worker(client, share, slot) {
+            return false;
+        }
+        if !self.users.may_have_more(&client.workers) {
+            self.users.want(&client.workers);
+            return false;
+        }
+        share.served.push(slot);
+        self.users.add(&client.workers);
+        true
     }
 
     /// Lets a slot wait (I2). Returns whether no other slot of the client does.
@@ -221,6 +310,9 @@ impl Pool {
 
     /// Takes a waiting slot of the first client that may have another worker. The clients take turns.
     fn next(&mut self) -> Option<Job> {
+        if !self.waiting.is_empty() {
+            self.users.forget_wanted();
+        }
         for _ in 0..self.waiting.len() {
             let client = self.waiting.pop_front()?;
             let mut share = share(&client);
@@ -228,10 +320,9 @@ impl Pool {
                 share.is_listed = false;
                 continue;
             };
-            let may = may_have_worker(&client, &share, slot);
+            let may = self.admit(&client, &mut share, slot);
             if may {
                 share.waiting.pop_front();
-                share.served.push(slot);
                 client.wanted.fetch_sub(1, Ordering::Relaxed);
             }
             let more = !share.waiting.is_empty();
@@ -245,7 +336,7 @@ impl Pool {
                 return Some(Job { client, slot, vp });
             }
         }
-        // Relaxed: as in `starve`. The slots that wait now wait for their clients' shares.
+        // Relaxed: as in `starve`. The slots that wait now wait for shares.
         STARVED.store(false, Ordering::Relaxed);
         None
     }
@@ -324,6 +415,12 @@ fn work(first: Job) {
 fn after(job: Job) -> Option<Job> {
     let mut pool = leave(&job);
     if let Some(next) = pool.next() {
+        let more = !pool.waiting.is_empty();
+        drop(pool);
+        if more {
+            // The share of one user depends on the workers of all.
+            start_waiting();
+        }
         return Some(next);
     }
     let idle = Arc::new(Idle { vp: job.vp, job: Mutex::new(None), given: Condvar::new() });
@@ -367,9 +464,10 @@ impl Idle {
 
 /// Takes the slot of a job from its client's share. The last worker of an ended client retires its values.
 fn leave(job: &Job) -> MutexGuard<'static, Pool> {
-    let pool_of = pool();
+    let mut pool_of = pool();
     let mut share = share(&job.client);
     share.served.retain(|slot| *slot != job.slot);
+    pool_of.users.remove(&job.client.workers);
     let is_last = share.has_ended && share.served.is_empty();
     drop(share);
     if is_last {
@@ -379,24 +477,37 @@ fn leave(job: &Job) -> MutexGuard<'static, Pool> {
     pool_of
 }
 
-/// The body of the reserved worker: it serves single calls of waiting slots.
+/// The body of the reserved worker: it serves single calls for which no thread can be started.
 fn serve_as_reserve() {
     let mut buffer = vec![0; BULK_BYTES].into_boxed_slice();
     loop {
-        let job = {
-            let mut pool = pool();
-            loop {
-                if let Some(job) = pool.next() {
-                    break job;
+        let job = wait_as_reserve();
+        // Slots that could begin do not wait for this call.
+        start_waiting();
+        if serve(&job, &mut buffer, true) {
+            // The next call of this slot has come.
+            refuse(&job);
+        }
+        drop(leave(&job));
+        start_waiting();
+    }
+}
+
+/// Waits for a job for which no thread can be started.
+fn wait_as_reserve() -> Job {
+    let mut pool = pool();
+    loop {
+        match pool.next() {
+            Some(job) => {
+                if let Some(job) = pool.start(job) {
+                    pool.reserve_works = true;
+                    return job;
                 }
+            }
+            None => {
+                pool.reserve_works = false;
                 pool = RESERVE.wait(pool).unwrap_or_else(|poisoned| poisoned.into_inner());
             }
-        };
-        let stays = serve(&job, &mut buffer, true);
-        let mut pool = leave(&job);
-        if stays {
-            // The next call of this slot has come. It waits for its turn.
-            let _ = pool.wait(&job);
         }
     }
 }
@@ -471,7 +582,7 @@ impl Work<'_> {
             return (status::NO_SUCH_OBJECT, 0);
         }
         if !self.client.is_connected() {
-            return (status::PEER_GONE, 0);
+            return (status::DISCONNECTED, 0);
         }
         if head.method >= u64::BITS || self.client.rights() >> head.method & 1 == 0 {
             return (status::DENIED, 0);
@@ -507,6 +618,7 @@ impl Service for Work<'_> {
             Next::End
         } else if self.desk.is_idle()
             || self.client.wanted.load(Ordering::Relaxed) != 0
+            || self.client.workers.wanted()
             || STARVED.load(Ordering::Relaxed)
         {
             Next::Leave

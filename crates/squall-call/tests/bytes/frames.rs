@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use squall_call::__macro::{Full, Reader, Sink, Writer};
-use squall_call::frames::{FRAME_BYTES_MAX, Frame, Hello, VERSION, Wake, Welcome};
+use squall_call::frames::{FRAME_BYTES_MAX, Frame, Hello, SIGNATURE_BYTES_MAX, VERSION, Wake, Welcome};
 use squall_call::layout::{BULK_BYTES, INLINE_BYTES, Slot, segment_bytes};
 
 /// Reads bytes as a frame. The first byte chooses the way: as they are, behind a valid head, or as the fields
@@ -37,6 +37,7 @@ fn read(bytes: &[u8]) {
         }
         Frame::Wake(Wake { slot }) => in_every_segment(slot),
         Frame::Refusal(refusal) => assert!(!refusal.to_string().is_empty()),
+        Frame::Differs(differs) => assert!(differs.signature.len() <= SIGNATURE_BYTES_MAX),
     }
 }
 

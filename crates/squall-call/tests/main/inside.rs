@@ -1,10 +1,10 @@
-//! Calls whose server is a thread of this process.
+//! Calls to a server in this process.
 
 use crate::common::{Shop, adds, exported, kind, name, pair, shop, transport, until};
 use squall_call::{Export, ExportError, ExportOptions, ImportError, export, export_on, import, import_from};
-use squall_core::{CallError, CallErrorKind, Transport};
+use squall_core::{CallError, Transport};
 use squall_macros::interface;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 #[test]
 fn an_imported_object_is_called_like_ones_own() {
@@ -36,7 +36,10 @@ fn an_object_is_found_by_its_name_until_its_export_ends() {
     drop(exported);
     assert!(matches!(import::<dyn Shop>(&name), Err(ImportError::NoServer { .. })));
     let gone = kind(one.try_add(1));
-    assert!(gone == transport(Transport::PeerGone) || gone == transport(Transport::NoSuchObject), "{gone:?}");
+    assert!(
+        gone == transport(Transport::Disconnected) || gone == transport(Transport::NoSuchObject),
+        "{gone:?}"
+    );
     adds(object.handle(), 1, 3);
 }
 
@@ -63,7 +66,7 @@ fn a_panic_of_the_method_ends_its_call_alone() {
 fn a_destroyed_object_gives_its_own_error() {
     let (object, _export, imported) = exported(&ExportOptions::new());
     drop(object);
-    assert_eq!(kind(imported.try_add(1)), CallErrorKind::Destroyed);
+    assert_eq!(kind(imported.try_add(1)), transport(Transport::Destroyed));
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn rights_change_while_calls_come() {
     assert!(matches!(export.deny("none"), Err(ExportError::NoSuchMethod { .. })));
     assert!(client.calls() >= 6);
     client.disconnect();
-    assert_eq!(kind(imported.try_get("a")), transport(Transport::PeerGone));
+    assert_eq!(kind(imported.try_get("a")), transport(Transport::Disconnected));
 }
 
 #[test]
@@ -158,6 +161,43 @@ fn calls_out_of_calls_have_workers_of_their_own() {
     *one.0.lock().unwrap() = Some(far.clone());
     assert_eq!(far.ping(3), 3);
     *one.0.lock().unwrap() = None;
+}
+
+/// An object that calls itself through its own import.
+#[interface(crate = crate::facade, remote)]
+trait Nest: Send + Sync {
+    /// Returns the kind of error of the innermost call, and how deep it was.
+    fn nest(&self, depth: u32) -> (u32, bool);
+}
+
+#[derive(Default)]
+struct Nested(OnceLock<squall_core::Owned<dyn Nest>>);
+
+impl Nest for Arc<Nested> {
+    fn nest(&self, depth: u32) -> (u32, bool) {
+        if depth == 0 {
+            return (0, false);
+        }
+        match self.0.get().expect("connected").try_nest(depth - 1) {
+            Ok((levels, is_busy)) => (levels + 1, is_busy),
+            Err(error) => (0, error.reason() == transport(Transport::Busy)),
+        }
+    }
+}
+
+#[test]
+fn calls_out_of_calls_beyond_their_share_are_refused() {
+    let nested = Arc::new(Nested::default());
+    let object = squall_core::shared::<dyn Nest, _>(nested.clone());
+    let (here, there) = pair();
+    let export = ExportOptions::new().calls_per_client(1).export_on(object.handle(), here).unwrap();
+    assert!(nested.0.set(import_from::<dyn Nest>(there).unwrap()).is_ok());
+    let handle = nested.0.get().unwrap().handle();
+    assert_eq!(handle.nest(3), (3, false));
+    // Four calls have the four workers. The fifth one would wait for the first.
+    assert_eq!(handle.nest(4), (3, true));
+    assert_eq!(handle.nest(9), (3, true));
+    drop((export, object));
 }
 
 #[test]
@@ -251,6 +291,9 @@ fn an_interface_with_another_signature_is_refused_with_both() {
         } else {
             import_from::<dyn Other>(there).map(drop).unwrap_err()
         };
+        let text = error.to_string();
         assert!(matches!(error, ImportError::OtherSchema { .. }), "{error}");
+        let both = if wrong == 0 { ["`add(u64)->u64`", "`add(u32)->u32`"] } else { ["`Shop`", "`Other`"] };
+        assert!(both.iter().all(|part| text.contains(part)), "{text}");
     }
 }

@@ -1,8 +1,8 @@
 //! Limits: sizes, deadlines, slots, workers.
 
-use crate::common::{Shop, adds, exported, kind, transport, until};
-use squall_call::{ExportOptions, with_deadline};
-use squall_core::Transport;
+use crate::common::{Shop, adds, exported, kind, name, pair, transport, until};
+use squall_call::{ExportOptions, ImportError, ImportOptions, socket, with_deadline};
+use squall_core::{MessageError, Transport};
 use std::time::Duration;
 
 #[test]
@@ -13,8 +13,9 @@ fn eight_kilobytes_pass_each_way_and_more_is_an_error() {
         assert_eq!(imported.sum(&vec![1; count]), Ok(count as u64), "{count}");
         assert_eq!(imported.bytes(count), vec![7; count], "{count}");
     }
-    assert_eq!(kind(imported.try_sum(&[1; 8_448])), transport(Transport::TooLarge));
-    assert_eq!(kind(imported.try_bytes(8_448)), transport(Transport::TooLarge));
+    let too_large = MessageError::TooLarge;
+    assert_eq!(kind(imported.try_sum(&[1; 8_448])), transport(Transport::BadArguments(too_large)));
+    assert_eq!(kind(imported.try_bytes(8_448)), transport(Transport::BadResult(too_large)));
     adds(imported.handle(), 1, 1);
 }
 
@@ -148,4 +149,25 @@ fn a_hoarding_client_leaves_workers_for_another() {
         }
         object.open();
     });
+}
+
+#[test]
+fn an_import_ends_at_its_limit_or_at_its_deadline() {
+    // A server that never answers. Connections wait in its backlog.
+    let name = name("silent");
+    let _silent = socket::listen(&name).unwrap();
+    let timed_out = |import: &dyn Fn() -> Result<(), ImportError>| {
+        let error = import().unwrap_err();
+        assert!(matches!(error, ImportError::TimedOut), "{error}");
+    };
+    let short = ImportOptions::new().limit(Duration::from_millis(1));
+    timed_out(&|| short.import::<dyn Shop>(&name).map(drop));
+    let long = ImportOptions::new().limit(Duration::MAX);
+    timed_out(&|| with_deadline(Duration::from_millis(1), || long.import::<dyn Shop>(&name).map(drop)));
+    timed_out(&|| with_deadline(Duration::ZERO, || long.import::<dyn Shop>(&name).map(drop)));
+    // The process at the other end has not exported yet.
+    let (_here, there) = pair();
+    let there = || there.try_clone().unwrap();
+    timed_out(&|| short.import_from::<dyn Shop>(there()).map(drop));
+    timed_out(&|| with_deadline(Duration::ZERO, || long.import_from::<dyn Shop>(there()).map(drop)));
 }

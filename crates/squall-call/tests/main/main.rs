@@ -2,10 +2,12 @@
 #![cfg(all(target_os = "linux", not(miri), not(loom)))]
 
 mod common;
+mod errors;
 mod hostile;
 mod inside;
 mod limits;
 mod processes;
+mod renewable;
 
 /// The hidden modules of the façade, which the attribute `#[interface]` names.
 mod facade {

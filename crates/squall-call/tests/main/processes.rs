@@ -1,7 +1,7 @@
-//! Calls whose server is another process.
+//! Calls to a server in another process.
 
 use crate::common::{Server, Shop, adds, kind, name, shop, transport, until};
-use squall_call::{ImportError, export, import};
+use squall_call::{ExportOptions, ImportError, ImportOptions, Refusal, RenewableImport, export, import};
 use squall_core::{CallErrorKind, Transport};
 
 /// Not a test: the body of a server's process.
@@ -43,7 +43,9 @@ fn a_killed_server_ends_the_calls_that_wait() {
             assert_eq!(kind(wait.join().unwrap()), transport(Transport::PeerGone));
         }
     });
-    assert_eq!(kind(imported.try_add(1)), transport(Transport::PeerGone));
+    let late = imported.try_add(1).unwrap_err();
+    assert_eq!(late.reason(), transport(Transport::Disconnected));
+    assert!(!late.may_have_run());
     assert!(matches!(import::<dyn Shop>(&name), Err(ImportError::NoServer { .. })), "the name is gone");
     // The name is free again.
     let _again = Server::start(&name);
@@ -83,6 +85,30 @@ fn a_killed_client_leaves_nothing_with_the_server() {
     adds(object.handle(), 1, 1);
 }
 
+#[test]
+fn a_connection_counts_until_its_last_call_has_ended() {
+    let name = name("limits");
+    let object = shop();
+    let options = ExportOptions::new().clients(2).clients_per_user(1);
+    let export = options.export(object.handle(), &name).unwrap();
+    let imported = import::<dyn Shop>(&name).unwrap();
+    let is_refused = || {
+        let error = import::<dyn Shop>(&name).map(drop).unwrap_err();
+        assert!(matches!(error, ImportError::Refused(Refusal::Busy)) && error.is_transient(), "{error}");
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| imported.try_wait());
+        until(|| object.waiting() == 1);
+        is_refused();
+        // The connection ends, and its call goes on.
+        assert!(squall_call::disconnect(imported.handle()));
+        until(|| export.clients().is_empty());
+        is_refused();
+        object.open();
+    });
+    until(|| import::<dyn Shop>(&name).is_ok());
+}
+
 /// Not a test: the body of a client's process.
 #[test]
 #[ignore = "the body of another process"]
@@ -103,10 +129,15 @@ fn a_forked_child_gets_errors() {
     let _export = export(object.handle(), &name).unwrap();
     let imported = import::<dyn Shop>(&name).unwrap();
     adds(imported.handle(), 1, 1);
+    let limit = std::time::Duration::from_secs(600);
+    let renewable = RenewableImport::<dyn Shop>::new(ImportOptions::new(), &name, limit).unwrap();
     let errors = squall_test_fork(|| {
         let called = kind(imported.try_add(1)) == CallErrorKind::Forked;
         let made = matches!(import::<dyn Shop>(&name), Err(ImportError::Forked));
-        called && made
+        let handle = renewable.handle();
+        let renewed = kind(renewable.call(limit, |shop| shop.try_add(1))) == CallErrorKind::Forked
+            && matches!(renewable.renew(handle, limit), Err(ImportError::Forked));
+        called && made && renewed
     });
     assert!(errors);
     adds(imported.handle(), 1, 2);

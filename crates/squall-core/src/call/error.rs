@@ -3,11 +3,14 @@
 use std::fmt;
 use std::ptr::NonNull;
 
+use crate::call::transport::Transport;
 use crate::protocol::id::Id;
 use crate::protocol::names::{Name, name_of};
 use crate::protocol::slot::Absent;
 
 /// The reason why a call did not happen.
+///
+/// With the feature `serde` of squall-core, which `squall/call` turns on, it can be sent to another process.
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
@@ -24,7 +27,8 @@ use crate::protocol::slot::Absent;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallErrorKind {
-    /// The object was destroyed.
+    /// The object was destroyed. For an imported object: this process dropped its import. If the other
+    /// process destroyed the object, the reason is [`Transport::Destroyed`].
     Destroyed,
     /// The object is well-known and is not installed yet.
     NotThere,
@@ -41,102 +45,6 @@ pub enum CallErrorKind {
     /// kinds, this one does not always mean that the method was not entered: see [`Transport`].
     Transport(Transport),
 }
-
-/// The reason why a call of an object of another process failed.
-///
-/// It is apart from the errors that the method itself returns.
-///
-/// ```
-/// use squall::{CallErrorKind, Transport};
-///
-/// /// Whether a call that is not idempotent may be repeated after this error.
-/// fn may_repeat(kind: CallErrorKind) -> bool {
-///     match kind {
-///         CallErrorKind::Transport(transport) => !transport.may_have_run(),
-///         _ => true,
-///     }
-/// }
-/// assert!(may_repeat(CallErrorKind::Transport(Transport::Denied)));
-/// assert!(!may_repeat(CallErrorKind::Transport(Transport::PeerGone)));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Transport {
-    /// The process of the object ended or closed the connection. The method may have run.
-    PeerGone,
-    /// The deadline of the call passed. The method may have run, or may still run.
-    Deadline,
-    /// The caller has no right to call this method. The method did not run.
-    Denied,
-    /// The process of the object no longer exports it. The method did not run.
-    NoSuchObject,
-    /// The arguments or the result exceed the limit of a message. If it was the result, the method ran.
-    TooLarge,
-    /// The arguments or the result could not be decoded. If it was the result, the method ran.
-    Malformed,
-    /// The method panicked in the process of the object.
-    Panicked,
-    /// The process of the object did not begin the call before its deadline. The method did not run, and
-    /// never will.
-    Busy,
-    /// The method, or the object itself, called an object of a third process, and that call failed. The
-    /// method may have run in part.
-    Nested,
-    /// One of the two processes does not support the call. The method did not run.
-    Unsupported,
-}
-
-impl Transport {
-    /// Returns whether the method may have run, in full or in part. If not, the call can be repeated safely.
-    pub const fn may_have_run(self) -> bool {
-        match self {
-            Transport::Busy | Transport::Denied | Transport::NoSuchObject | Transport::Unsupported => false,
-            Transport::PeerGone
-            | Transport::Deadline
-            | Transport::TooLarge
-            | Transport::Malformed
-            | Transport::Panicked
-            | Transport::Nested => true,
-        }
-    }
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Transport::PeerGone => {
-                "the process of the object ended or closed the connection; import the object again"
-            }
-            Transport::Deadline => {
-                "the deadline passed before the process of the object answered; allow more time, or call again"
-            }
-            Transport::Denied => {
-                "the process of the object denies this caller the method; grant the right where the object is exported"
-            }
-            Transport::NoSuchObject => "the process of the object no longer exports it; import it again",
-            Transport::TooLarge => {
-                "the arguments or the result are too large for one message; split them over several calls"
-            }
-            Transport::Malformed => {
-                "the arguments or the result could not be decoded; build both processes with the same types"
-            }
-            Transport::Panicked => {
-                "the method panicked in the process of the object; the panic's message is in the output of that process"
-            }
-            Transport::Busy => {
-                "the process of the object did not begin the call before the deadline; call again, or allow more time"
-            }
-            Transport::Nested => {
-                "a call that the object made of another process failed; look for the cause there"
-            }
-            Transport::Unsupported => {
-                "one of the two processes does not support the call; run both on Linux, with the same methods"
-            }
-        })
-    }
-}
-
-impl std::error::Error for Transport {}
 
 impl fmt::Display for CallErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -167,6 +75,10 @@ impl fmt::Display for CallErrorKind {
 ///
 /// One word in size. The details are on the heap, so that fast paths do not carry them.
 ///
+/// With the feature `serde` of squall-core, which `squall/call` turns on, it can be sent to another process:
+/// as a part of an error type of one's own, for example. The id then names an object of the process that
+/// made the error.
+///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
 /// let counter = squall::shared::<dyn Counter, _>(Central::default());
@@ -178,16 +90,16 @@ impl fmt::Display for CallErrorKind {
 /// assert!(error.to_string().contains(": the object was destroyed;"));
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct CallError(Box<Details>);
+pub struct CallError(pub(crate) Box<Details>);
 
 #[derive(Clone, PartialEq, Eq)]
-struct Details {
-    interface: &'static str,
-    class: Option<&'static str>,
-    id: Id,
-    name: Option<Name>,
-    method: &'static str,
-    reason: CallErrorKind,
+pub(crate) struct Details {
+    pub(crate) interface: &'static str,
+    pub(crate) class: Option<&'static str>,
+    pub(crate) id: Id,
+    pub(crate) name: Option<Name>,
+    pub(crate) method: &'static str,
+    pub(crate) reason: CallErrorKind,
 }
 
 impl CallError {
@@ -293,6 +205,21 @@ impl CallError {
     /// Returns the reason.
     pub fn reason(&self) -> CallErrorKind {
         self.0.reason
+    }
+
+    /// Returns whether the method may have run, in full or in part. If not, the call can be repeated safely.
+    ///
+    /// Always false for objects of this process.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// let counter = squall::shared::<dyn Counter, _>(Central::default());
+    /// let handle = counter.handle();
+    /// drop(counter);
+    /// assert!(!handle.try_add(1).unwrap_err().may_have_run());
+    /// ```
+    pub fn may_have_run(&self) -> bool {
+        matches!(self.0.reason, CallErrorKind::Transport(transport) if transport.may_have_run())
     }
 }
 

@@ -64,6 +64,7 @@ impl Frame {
 
     #[inline(never)]
     pub(crate) fn enter(&mut self) -> InFrame<'_> {
+        squall_rcu::__serve_unless(is_busy);
         self.outer = FRAMES.get();
         FRAMES.set(self);
         InFrame(self)
@@ -196,6 +197,12 @@ pub(crate) fn in_method(id: Id) -> bool {
     in_call(|object| object.id == id)
 }
 
+/// Whether the calling thread is in a method that a swap may have to wait for, or moves state. A shipped call
+/// must not run there: it would have these calls, and could wait for their end.
+fn is_busy() -> bool {
+    !FRAMES.get().is_null() || in_transfer()
+}
+
 /// Whether the calling thread moves state.
 pub(crate) fn in_transfer() -> bool {
     !TRANSFER.get().is_null()
@@ -210,6 +217,7 @@ pub(crate) fn transferring<T>(f: impl FnOnce() -> T) -> (T, bool) {
             TRANSFER.set(self.0);
         }
     }
+    squall_rcu::__serve_unless(is_busy);
     let parked = Cell::new(false);
     let restore = Restore(TRANSFER.replace(&raw const parked));
     let result = f();

@@ -6,7 +6,8 @@
 //!   parts of a representative's block. `view.rs`: views, the pointers published behind the headers.
 //! - `handle.rs`: the handle. `fast.rs`: the fast path. `hit.rs`: a representative that a call found.
 //!   `slow.rs`: the slow path. `resolve.rs`: a miss.
-//! - `answer.rs` and `error.rs`: the result of a call that did not reach an object.
+//! - `answer.rs` and `error.rs`: the result of a call that did not reach an object. `transport.rs`: failures
+//!   between processes. `travel.rs`: errors that travel.
 //! - `blocking.rs`: methods marked `#[blocking]`, which hold their object by a count.
 //! - `frames.rs`: the calls a thread is in. `mediated.rs`: calls that meet a mediator. `arbitration.rs`: a
 //!   user's function around each call.
@@ -24,4 +25,7 @@ pub(crate) mod layout;
 pub(crate) mod mediated;
 pub(crate) mod resolve;
 pub(crate) mod slow;
+pub(crate) mod transport;
+#[cfg(feature = "serde")]
+mod travel;
 pub(crate) mod view;

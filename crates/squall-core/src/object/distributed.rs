@@ -198,7 +198,7 @@ impl<R: Root> Multi<R> {
         }
         // SAFETY: the caller owns it.
         let clusters = unsafe { block.as_ref() }.clusters;
-        let made = squall_rcu::try_pin(|_| {
+        let made = squall_rcu::__try_pin(|_| {
             for cluster in clusters.iter() {
                 // SAFETY: the caller owns the object, so it is valid.
                 if let Some(_in_flight) = unsafe { InFlight::inside(ground(), block.cast(), 0) } {
@@ -407,9 +407,8 @@ impl Common {
             squall_sys::sync::thread::yield_now();
         }
         // In an operation, so that waiting for a grace period inside `f` is an error: a miss that waits for
-        // us would delay that grace period. The thaw comes first: a shipped call may run when the operation
-        // ends.
-        squall_rcu::pin(move |_| {
+        // us would delay that grace period. Deferred calls may run when it ends, so the thaw comes first.
+        squall_rcu::__pin(move |_| {
             let _thaw = thaw;
             f()
         })

@@ -187,7 +187,7 @@ fn end(id: Id) {
     let Some(tables) = existing() else { return };
     // Within one operation, so that the object stays valid meanwhile. An error means that reclamation is
     // impossible here anyway.
-    let killed = squall_rcu::try_pin(|_| {
+    let killed = squall_rcu::__try_pin(|_| {
         // SAFETY: within an operation.
         let killed = unsafe { kill(tables, id) };
         match killed {

@@ -222,7 +222,7 @@ pub fn class_of(id: Id) -> Option<ClassInfo> {
             bytes: class.object_bytes as usize,
         })
     };
-    squall_rcu::try_pin(|_| look()).ok().flatten()
+    squall_rcu::__try_pin(|_| look()).ok().flatten()
 }
 
 /// Returns the VP on which the serving implementation of a live object was made, and near which its root
@@ -256,7 +256,7 @@ pub fn place_of<I: ?Sized + Interface>(handle: Handle<I>) -> Option<Vp> {
         let is_it = object.id.generation() == id.generation() && !object.gate.is_dead();
         if is_it { place_in(tables, object) } else { None }
     };
-    squall_rcu::try_pin(|_| look()).ok().flatten()
+    squall_rcu::__try_pin(|_| look()).ok().flatten()
 }
 
 /// Returns the VP on which an object was made.
@@ -369,7 +369,7 @@ pub fn count_after(after: Option<Id>) -> usize {
     let (first, end) = (after.map_or(0, Id::slot), tables.slots_end());
     let counts = (first..end).step_by(BLOCK as usize).map(|first| {
         let slots = first..end.min(first.saturating_add(BLOCK));
-        squall_rcu::pin(|_| slots.filter(is_counted).count())
+        squall_rcu::__pin(|_| slots.filter(is_counted).count())
     });
     counts.sum()
 }
@@ -412,7 +412,7 @@ pub fn info_of(id: Id) -> Option<ObjectInfo> {
         let (own, interfaces) = (object.as_ref().id, object.as_ref().class.interfaces);
         (0..interfaces).any(|index| own.offset(index) == id)
     };
-    let live = squall_rcu::pin(|_| {
+    let live = squall_rcu::__pin(|_| {
         // Valid within this operation (`object/I1`).
         let serving = serving(tables, id.slot())?;
         is_it(serving.object).then(|| describe(tables, serving))
@@ -435,7 +435,7 @@ pub fn info_of(id: Id) -> Option<ObjectInfo> {
 #[doc(hidden)]
 pub fn __calls_parked(id: Id) -> Option<usize> {
     let tables = existing().filter(|tables| id.slot() < tables.slots_end() && !squall_sys::fork::forked())?;
-    squall_rcu::pin(|_| {
+    squall_rcu::__pin(|_| {
         let Occupant::Mediated(found) = tables.slot(id.slot()).occupant() else { return None };
         // SAFETY: valid within this operation (`object/I1`).
         let (mediator, full) = unsafe { (found.as_ref(), Full::of(found)) };
@@ -482,7 +482,7 @@ fn found<T>(tables: &Tables, first: u32, limit: usize, look: impl Fn(u32) -> Opt
             break;
         }
         let slots = first..end.min(first.saturating_add(BLOCK));
-        squall_rcu::pin(|_| found.extend(slots.filter_map(&look).take(left)));
+        squall_rcu::__pin(|_| found.extend(slots.filter_map(&look).take(left)));
     }
     found
 }

@@ -267,5 +267,5 @@ fn for_each_entry(id: Id, f: impl Fn(usize, &AtomicPtr<Header>)) {
             }
         });
     };
-    let _ = squall_rcu::try_pin(|_| visit());
+    let _ = squall_rcu::__try_pin(|_| visit());
 }

@@ -195,7 +195,7 @@ pub(crate) fn living(id: Id) -> Option<Id> {
 
 fn find(id: Id) -> Option<(Id, &'static Class)> {
     let tables = existing().filter(|tables| id.slot() < tables.slots_end() && !squall_sys::fork::forked())?;
-    let found = squall_rcu::try_pin(|_| look(tables.slot(id.slot()), id)).ok().flatten();
+    let found = squall_rcu::__try_pin(|_| look(tables.slot(id.slot()), id)).ok().flatten();
     match found {
         Some(Found::Object(own, class)) => Some((own, class)),
         _ => None,

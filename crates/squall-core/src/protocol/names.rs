@@ -51,7 +51,7 @@ impl Name {
     /// The greatest length of a name in bytes. The end of a longer one is cut off, between two characters.
     pub const BYTES_MAX: usize = 256;
 
-    fn new(text: Arc<str>) -> Name {
+    pub(crate) fn new(text: Arc<str>) -> Name {
         if text.len() <= Name::BYTES_MAX {
             return Name(text);
         }
@@ -288,7 +288,7 @@ pub(super) fn change<R>(id: Id, change: impl FnOnce(&Locked, &mut Entry) -> R) -
         }
         Ok(result)
     };
-    squall_rcu::try_pin(|_| give()).unwrap_or(Err(Refusal::Reentrant))
+    squall_rcu::__try_pin(|_| give()).unwrap_or(Err(Refusal::Reentrant))
 }
 
 /// Returns the name of the object with this id, if it has one. `id` may be that of any of its interfaces.

@@ -48,7 +48,7 @@ pub(super) enum Found {
 
 fn find(id: Id) -> Option<Found> {
     let slot = existing().filter(|tables| id.slot() < tables.slots_end())?.slot(id.slot());
-    squall_rcu::try_pin(|_| look(slot, id)).ok().flatten()
+    squall_rcu::__try_pin(|_| look(slot, id)).ok().flatten()
 }
 
 /// Looks an id up in its slot. Called within an operation.

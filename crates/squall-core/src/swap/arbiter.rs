@@ -165,7 +165,7 @@ fn begin(
     for _ in 0..TRIES {
         // SAFETY: within an operation.
         let put = || unsafe { put_before(tables, id, &arbitration) };
-        if squall_rcu::try_pin(|_| put()).unwrap_or_else(|error| Err(error.into())).map_err(refuse)? {
+        if squall_rcu::__try_pin(|_| put()).unwrap_or_else(|error| Err(error.into())).map_err(refuse)? {
             return Ok(Arbiter { id, arbitration: Some(arbitration) });
         }
         thread::yield_now();
@@ -273,7 +273,7 @@ pub(crate) fn take_away(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>)
     // SeqCst: pairs with the fence after a swap has installed such a mediator. Either the swap sees that this
     // arbitration is detached, or this thread sees the mediator.
     fence(Ordering::SeqCst);
-    let _ = squall_rcu::try_pin(|_| {
+    let _ = squall_rcu::__try_pin(|_| {
         // SAFETY: within this operation; the mediator found is valid, and a `Full`.
         unsafe {
             let Ok(Serving::Mediated(mediator)) = serving(tables, id) else { return };

@@ -110,7 +110,7 @@ impl<I: ?Sized + Interface> Factory<I> {
     /// # Ok::<(), squall::CreateError>(())
     /// ```
     pub fn try_create(&self) -> Result<Owned<I>, CreateError> {
-        let made = squall_rcu::try_pin(|guard| {
+        let made = squall_rcu::__try_pin(|guard| {
             let maker = self.maker.load(guard);
             let new = (maker.make)();
             let class = new.type_id();

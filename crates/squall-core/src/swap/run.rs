@@ -247,7 +247,7 @@ fn class_of(tables: &Tables, id: Id) -> Result<&'static Class, SwapFailure> {
             }
         },
     };
-    squall_rcu::try_pin(|_| look()).unwrap_or_else(|error| Err(error.into()))
+    squall_rcu::__try_pin(|_| look()).unwrap_or_else(|error| Err(error.into()))
 }
 
 /// A swap in progress: the mediator is installed.
@@ -273,7 +273,7 @@ impl Run {
         let new = new.0;
         for _ in 0..TRIES {
             // SAFETY: within the operation, in which the occupant of the slot is valid.
-            let attached = squall_rcu::pin(|_| unsafe {
+            let attached = squall_rcu::__pin(|_| unsafe {
                 let (found, before) = match serving(tables, id)? {
                     Serving::Alone(object) => (object, None),
                     Serving::Mediated(mediator) => match Business::of(mediator.as_ref()) {
@@ -502,7 +502,7 @@ impl Run {
             NonNull::from(Box::leak(Full::new(next, Some(Arc::clone(arbitration)), None))).cast::<Mediator>()
         });
         // SAFETY: both objects are valid (I1) to the end of the operation; the mediator is ours.
-        let settled = squall_rcu::pin(|_| unsafe { settle(self.tables, self.mediator, phase, next) });
+        let settled = squall_rcu::__pin(|_| unsafe { settle(self.tables, self.mediator, phase, next) });
         self.note_pauses(report);
         match (settled, next) {
             (Settled::Decided { attached: true }, _) | (Settled::Decided { .. }, None) => {}
@@ -541,7 +541,7 @@ impl Run {
             run_drop(|| unsafe { (self.old.as_ref().class.more.moved)(self.old) });
         }
         // SAFETY: kept since `attach`; once.
-        squall_rcu::pin(|_| unsafe { leave_as_owner(self.tables, self.old) });
+        squall_rcu::__pin(|_| unsafe { leave_as_owner(self.tables, self.old) });
         if !moved {
             // No thread has called it.
             drop(Candidate(self.new));

@@ -9,6 +9,7 @@
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::Type;
+use syn::ext::IdentExt;
 
 use super::signature::{fnv, signature};
 use crate::attrs::{self, On};
@@ -26,10 +27,14 @@ pub(crate) fn remote_impls(expansion: &Expansion<'_>, remote: &Remote) -> TokenS
     });
     let import = quote_spanned!(here(word)=> use #(#facade)*::call::__macro as __squall_remote;);
     let attributes = attrs::repeated(&expansion.interface.item.attrs, On::Implementation);
+    let name = expansion.interface.item.ident.unraw().to_string();
+    let text = signature(expansion.interface, remote.version);
+    let fits = quote_spanned!(here(word)=> const _: () = __squall_remote::fits(#name, #text););
     quote! {
         #attributes
         const _: () = {
             #import
+            #fits
             #port
             #served
         };

@@ -113,6 +113,25 @@ fn other_rejections_come_first() {
 }
 
 #[test]
+fn advice_for_remote_interfaces_names_only_types_that_can_be_sent() {
+    let item = "trait Hits: Send + Sync {
+        async fn a(&self);
+        fn b<T>(&self);
+        fn c(&self, x: impl Fn());
+        fn d(&self) -> impl Fn();
+        fn e(&self) -> &str;
+        fn f(&self, x: Self);
+    }";
+    let texts: Vec<_> = refusals_with("remote", item).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(texts.len(), 6);
+    for text in &texts {
+        for rejected in ["dyn", "#[blocking]", "parameter of the trait", "Handle"] {
+            assert!(!text.contains(rejected), "{text}");
+        }
+    }
+}
+
+#[test]
 fn what_can_be_sent() {
     let item = "trait Hits: Send + Sync + std::panic::UnwindSafe + 'static {
         fn add<'a, 'b: 'a>(&self, a: &'a str, b: Cow<'b, str>, c: &[&str], d: (u8, [Option<Vec<K>>; 3]));

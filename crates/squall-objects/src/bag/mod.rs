@@ -35,6 +35,30 @@
 //! assert_eq!(buffers.len(), 8);
 //! ```
 //!
+//! # Workers
+//! A worker takes jobs until its bag is destroyed. The owner of the bag waits until no thread puts any more,
+//! takes part in the rest, and destroys the bag. Elements that are left at that moment are dropped.
+//!
+//! ```
+//! use squall::objects::bag::{self, BagExt};
+//! use squall::objects::counter::{self, Counter};
+//!
+//! let (jobs, sum) = (bag::adaptive::<u64>(), counter::adaptive());
+//! let (bag, total) = (jobs.handle(), sum.handle());
+//! let worker = std::thread::spawn(move || {
+//!     while let Ok(job) = bag.get_wait() {
+//!         total.add(job);
+//!     }
+//! });
+//! (1..=100).for_each(|job| jobs.put(job));
+//! while let Some(job) = jobs.get() {
+//!     total.add(job);
+//! }
+//! drop(jobs); // ends the worker, after the job that it has
+//! worker.join().unwrap();
+//! assert_eq!(sum.total(), 5050);
+//! ```
+//!
 //! # When not
 //! Use a queue if the order matters. Use a vector if one thread puts and gets. A bag whose elements are all
 //! put by one VP and got by another one moves every element between their caches, in each form.

@@ -51,7 +51,7 @@ use squall_core::{InterfaceOf, Miss, MissAnswer, RepContext, Root};
 use squall_lock::Lock;
 use squall_machine::{Cluster, Vp};
 use squall_parts::replica::Places;
-use squall_rcu::{Guard, Rcu, RcuArc, pin};
+use squall_rcu::{__pin as pin, Guard, Rcu, RcuArc};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 

@@ -29,7 +29,7 @@
 use squall_lock::Lock;
 use squall_machine::pervp::PerVpWord;
 use squall_parts::replica::Presence;
-use squall_rcu::{Guard, Rcu, pin};
+use squall_rcu::{__pin as pin, Guard, Rcu};
 use std::fmt;
 use std::ops::Deref;
 use std::slice;

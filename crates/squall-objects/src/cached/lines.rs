@@ -54,7 +54,7 @@
 use squall_machine::pervp::PerVpWord;
 use squall_parts::replica::{Conflict, Holders, Master, Presence, Replica, Versioned};
 use squall_parts::table::{Compute, Computed, Table};
-use squall_rcu::{Guard, pin};
+use squall_rcu::{__pin as pin, Guard};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{Handle, Interface, Owned, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
-use squall_rcu::{Guard, pin};
+use squall_rcu::{__pin as pin, Guard};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;

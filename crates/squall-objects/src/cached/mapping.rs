@@ -6,7 +6,7 @@ use squall_core::{Handle, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
 use squall_parts::table::{Compute, Computed};
-use squall_rcu::{Guard, pin};
+use squall_rcu::{__pin as pin, Guard};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};

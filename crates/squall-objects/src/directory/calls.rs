@@ -3,7 +3,7 @@
 use squall_core::__macro::Answer as Gone;
 use squall_core::Handle;
 use squall_parts::dhash::{self, __Filling, Lookup};
-use squall_rcu::pin;
+use squall_rcu::__pin as pin;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 

@@ -7,7 +7,7 @@
 
 use squall_parts::table::{__clones_without_user_code, Compute, Computed, Table};
 use squall_parts::{__DropEach, __Drops};
-use squall_rcu::{Guard, pin};
+use squall_rcu::{__pin as pin, Guard};
 use std::hash::{BuildHasher, Hash};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -1,7 +1,7 @@
 //! Typed methods on a structure, for tests.
 
 use squall_parts::table::{Compute, Computed};
-use squall_rcu::pin;
+use squall_rcu::__pin as pin;
 use std::hash::{BuildHasher, Hash};
 
 use super::key::Borrowed;

@@ -183,8 +183,9 @@ pub trait PagePool: Send + Sync {
     /// Returns the pool above.
     fn parent(&self) -> Option<Handle<dyn PagePool>>;
 
-    /// Returns the number of pages that the pool got from the system or from the pool above. Pages that have
-    /// left as bare frames may still be counted.
+    /// Returns the number of pages that the pool got from the system or from the pool above. It includes
+    /// [`free`](Self::free) pages, which stay in the pool until they are reclaimed. Pages that have left as
+    /// bare frames may still be counted.
     fn used(&self) -> usize;
 
     /// Returns the number of free pages of this pool: an estimate while threads use it.

@@ -231,6 +231,9 @@ impl<T: Send + 'static> ObjectPool<T> {
 
     /// Like [`get`](ObjectPool::get), but makes an object by `make`, which may fail.
     ///
+    /// If all callers use this method, the function of the pool itself is never called. It may be
+    /// `|| unreachable!()`.
+    ///
     /// ```
     /// use squall::objects::pool::ObjectPool;
     ///

@@ -19,8 +19,9 @@ pub(super) struct Object<T> {
 
 /// An object in use. Dropping it returns the object to its pool, on any thread.
 ///
-/// It may live across an `.await`, and longer than the pool. A guard that is leaked
-/// ([`std::mem::forget`]) occupies its room in a pool with a maximum size for ever.
+/// It may live across an `.await`, and longer than the pool. `drop(Pooled::detach(object))` discards an
+/// object that broke in use. A guard that is leaked ([`std::mem::forget`]) occupies its room in a pool with a
+/// maximum size for ever.
 ///
 /// ```
 /// use squall::objects::pool::ObjectPool;

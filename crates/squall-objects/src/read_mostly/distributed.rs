@@ -10,7 +10,7 @@ use squall_core::swap::{Format, Replacement, RootFormats};
 use squall_core::{Miss, MissAnswer, RepContext, Root};
 use squall_machine::{Cluster, ClusterSize, machine};
 use squall_parts::replica::{Conflict, Master, Replica, ValueRef, Versioned, Watch};
-use squall_rcu::{Guard, pin};
+use squall_rcu::{__pin as pin, Guard};
 use squall_sys::panics::end_panic;
 
 use std::sync::{Arc, OnceLock};

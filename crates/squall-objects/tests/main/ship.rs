@@ -4,7 +4,9 @@ use squall_core::swap::{Replacement, State, StateFormats};
 use squall_core::{Handle, info_of, shared, swappable};
 use squall_machine::{Cluster, ClusterSize, Vp, machine};
 use squall_objects::ship::{MoveError, move_to, place_of, ship_to};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use squall_parts::ship::{PendingCall, serve, serve_here, ship};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::common::alone;
 
@@ -122,4 +124,38 @@ fn a_move_inside_an_operation_is_an_error_wherever_the_target_is() {
         assert!(error.to_string().contains("operation"), "{error}");
     }
     assert_eq!(cell.get(), 1);
+}
+
+#[squall_macros::interface]
+trait Service: Send + Sync {
+    #[blocking]
+    fn step(&self) -> (PendingCall<()>, bool);
+}
+
+/// Ships a call to the caller's own VP, whose thread serves.
+struct Server(Arc<AtomicBool>);
+
+impl Service for Server {
+    fn step(&self) -> (PendingCall<()>, bool) {
+        let ran = self.0.clone();
+        // In an operation, so that the call is queued.
+        let call = squall_rcu::pin(|_| ship(Vp::current(), move || ran.store(true, Relaxed)).unwrap());
+        squall_rcu::pin(|_| ());
+        (call, self.0.load(Relaxed) || serve() > 0)
+    }
+}
+
+#[test]
+fn no_shipped_call_runs_inside_a_method() {
+    let _alone = alone();
+    Vp::with_vp(vps()[0], || {
+        let ran = Arc::new(AtomicBool::new(false));
+        let server = shared::<dyn Service, _>(Server(ran.clone()));
+        let _serving = serve_here();
+        let (call, ran_inside) = server.step();
+        assert!(!ran_inside);
+        squall_rcu::pin(|_| ());
+        assert!(ran.load(Relaxed) && call.is_finished());
+    })
+    .unwrap();
 }

@@ -14,7 +14,7 @@ pub(crate) use real::*;
 #[cfg(not(loom))]
 mod real {
     use crate::table::{Compute, Table};
-    use squall_rcu::{__callback_free, CallbackFree, Rcu, pin};
+    use squall_rcu::{__callback_free, __pin as pin, CallbackFree, Rcu};
     use squall_sys::sync::Arc;
     use std::borrow::Borrow;
     use std::hash::{BuildHasher, Hash};

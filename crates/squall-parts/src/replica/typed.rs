@@ -4,7 +4,7 @@
 //!   master changes no other words.
 //! - I2. Each function here that fills a `DeadNodes` retires its nodes at its end, after a panic too.
 
-use squall_rcu::{Guard, pin};
+use squall_rcu::{__pin as pin, Guard};
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
 use std::ops::Deref;

@@ -16,9 +16,9 @@
 //! Source: Unrau et al. 1995, §5.2.2 (HU-17: one processor of each cluster tells the others), §6 (HU-18:
 //! spanning tree) and §3.1 (HU-23: superclusters).
 
-use super::pending::{ShipError, detach_ticket, outcome};
+use super::pending::{ShipError, may_wait, outcome};
 use super::tally::Tally;
-use super::vps::{inbox_of, waiting};
+use super::vps::{inbox_of, note_look, waiting};
 use crate::unpark::{Unpark, park_until};
 use squall_machine::{Cluster, ClusterSize, ClusterTree, TreeNode, Vp, machine};
 use squall_sys::fork::forked;
@@ -42,9 +42,11 @@ pub struct Each<R> {
     pub messages: Vec<usize>,
 }
 
-/// A call to each cluster, on its way: [`ship_each`]. If it is dropped, the calls go on.
+/// A call to each cluster, on its way: [`ship_each`].
 ///
-/// [Wait](PendingEach::wait) for it, [poll](PendingEach::try_take) it, or await it.
+/// [Wait](PendingEach::wait) for it, [poll](PendingEach::try_take) it, or await it. Unlike those of a
+/// [`PendingCall`](super::PendingCall), the calls go on if this is dropped, and each cluster has its own
+/// result in [`Each`]. The errors of the waits concern the caller, such as [`ShipError::InOperation`].
 #[must_use = "the calls go on without it, and their results are lost"]
 pub struct PendingEach<R: Send + 'static>(Arc<dyn Outcome<R>>);
 
@@ -69,13 +71,16 @@ struct Round<F, R> {
 
 /// Runs `call` once in each cluster of this size, in parallel, and returns the pending results.
 ///
-/// The call for the calling thread's own cluster runs before this returns. The others run as those of
-/// [`ship`](super::ship) do, on any VP of the cluster with a free slot. If all inboxes of a cluster are full,
-/// the call does not run there, and its result is [`ShipError::Full`].
+/// The call for the calling thread's own cluster runs before this returns, with the locks that the caller
+/// holds; inside an operation it is sent, too. The others run as those of [`ship`](super::ship) do, on the
+/// first VP of the cluster with a free slot. If all inboxes of a cluster are full, the call does not run
+/// there, and its result is [`ShipError::Full`]. If the system refuses a thread, it is
+/// [`ShipError::NoThread`].
 ///
 /// # Cost
 /// A message for each cluster, without the caller's own; the sends proceed in parallel below the first level
-/// of the tree. A list of results, and the tree.
+/// of the tree. Each message wakes or makes a thread, which then stays for a second. A list of results, and
+/// the tree.
 ///
 /// # Source
 /// Unrau et al. 1995, §6 (HU-18) and §5.2.2 (HU-17).
@@ -116,6 +121,9 @@ where
 /// Runs `call` once on each VP, in parallel, and returns the pending results in the order of the VPs. Like
 /// [`ship_each`] for clusters of one VP.
 ///
+/// # Cost
+/// That of [`ship_each`]: a thread for each VP, unless one is there.
+///
 /// # Example
 /// ```
 /// use squall::{machine, ship};
@@ -139,7 +147,7 @@ impl<R: Send + 'static, F: Fn(Cluster) -> R + Send + Sync + 'static> Round<F, R>
         let here = Vp::current();
         let mut mine = None;
         for node in nodes {
-            if self.tree.members(node).contains(&here) {
+            if self.tree.members(node).contains(&here) && !squall_rcu::in_operation() {
                 mine = Some(node);
             } else {
                 self.ship_to(node);
@@ -160,17 +168,20 @@ impl<R: Send + 'static, F: Fn(Cluster) -> R + Send + Sync + 'static> Round<F, R>
     }
 
     fn ship_to(self: &Arc<Self>, node: TreeNode) {
+        let (messages, mut why) = (&self.messages[self.tree.depth(node)], ShipError::Full);
         for vp in self.tree.members(node) {
             let (to, round) = (inbox_of(*vp), self.clone());
-            if let Ok(ticket) = to.inbox.send(move || round.run(node)) {
-                // Relaxed: read after the end of the round.
-                self.messages[self.tree.depth(node)].fetch_add(1, Ordering::Relaxed);
-                // No sender waits for this call, so it is always asked for.
-                return detach_ticket(to, ticket, false);
+            // Before the round can end. Relaxed: read after the end.
+            messages.fetch_add(1, Ordering::Relaxed);
+            match to.inbox.send(move || round.run(node)).map(|ticket| to.let_run(ticket)) {
+                Ok(true) => return,
+                Ok(false) => why = ShipError::NoThread,
+                Err(_) => {}
             }
+            messages.fetch_sub(1, Ordering::Relaxed);
         }
         if self.tree.is_leaf(node) {
-            self.give(node, Err(ShipError::Full));
+            self.give(node, Err(why));
         } else {
             // The thread passes the call on in place of one of the node.
             self.go_on(self.tree.children(node));
@@ -208,7 +219,11 @@ impl<R: Send, F: Send + Sync> Outcome<R> for Round<F, R> {
 impl<R: Send + 'static> PendingEach<R> {
     /// Returns whether all results are there.
     pub fn is_finished(&self) -> bool {
-        self.0.end().is_over()
+        let is_over = self.0.end().is_over();
+        if !is_over {
+            note_look();
+        }
+        is_over
     }
 
     /// Returns the results if all are there, and takes them.
@@ -222,7 +237,11 @@ impl<R: Send + 'static> PendingEach<R> {
     /// Blocks the thread until all results are there.
     ///
     /// # Errors
-    /// [`ShipError::InOperation`] and [`ShipError::Forked`].
+    /// [`ShipError::InOperation`] and [`ShipError::MayNotWait`], also if the results are there, and
+    /// [`ShipError::Forked`]. The calls go on.
+    ///
+    /// # Panics
+    /// If the results were taken before.
     pub fn wait(mut self) -> Result<Each<R>, ShipError> {
         self.block(None)?;
         Ok(self.0.take())
@@ -241,6 +260,7 @@ impl<R: Send + 'static> PendingEach<R> {
     }
 
     fn block(&mut self, deadline: Option<Instant>) -> Result<(), ShipError> {
+        may_wait()?;
         let end = self.0.end();
         if end.is_over() {
             return Ok(());
@@ -248,14 +268,12 @@ impl<R: Send + 'static> PendingEach<R> {
         if forked() {
             return Err(ShipError::Forked);
         }
-        if squall_rcu::in_operation() {
-            return Err(ShipError::InOperation);
-        }
-        waiting(|| {
+        let sleep = || {
             if !end.watch(&Unpark::waker()) {
                 park_until(deadline, || end.is_over());
             }
-        });
+        };
+        waiting(|| end.is_over(), sleep);
         Ok(())
     }
 }
@@ -263,6 +281,8 @@ impl<R: Send + 'static> PendingEach<R> {
 impl<R: Send + 'static> Future for PendingEach<R> {
     type Output = Each<R>;
 
+    /// In the child of a fork, the future of calls that had not all ended is never ready.
+    ///
     /// # Panics
     /// If the results were taken before.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Each<R>> {
@@ -277,6 +297,6 @@ impl<R: Send + 'static> Future for PendingEach<R> {
 
 impl<R: Send + 'static> fmt::Debug for PendingEach<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingEach").field("is_finished", &self.is_finished()).finish_non_exhaustive()
+        f.debug_struct("PendingEach").field("is_finished", &self.0.end().is_over()).finish_non_exhaustive()
     }
 }

@@ -4,18 +4,18 @@
 //! come at once.
 //!
 //! Idea: each VP has a bounded buffer. The first event in an empty buffer ships one call, which gives the
-//! handler all events that are there when it runs. Later events only join the buffer.
+//! handler all events that are there when it runs. Later events only join the buffer. If there are some when
+//! the handler returns, the call runs again, behind the other calls of the inbox (`inbox/I5`).
 //!
 //! - I1. While a buffer has events, one call for it is on its way or runs. It ends when it finds the buffer
 //!   empty, under the buffer's lock. So a VP's events are handled in the order of their posts, by one thread
 //!   at a time.
-//! - I2. The handler runs under no lock.
+//! - I2. The handler runs under no lock, and never inside a post.
 //!
 //! Not promised: that a batch is handled on its VP, as for any shipped call.
 //! Cost: a lock for each post, and a call for each batch.
 //! Source: Appavoo 2005, §4.2 (CO-65: the Event Manager). Deviation: no timers.
 
-use super::pending::detach_ticket;
 use super::vps::inbox_of;
 use squall_machine::{Vp, machine};
 use squall_sys::fork::forked;
@@ -76,6 +76,8 @@ pub enum PostError<T> {
     BufferFull(T),
     /// The inbox of the VP is full.
     InboxFull(T),
+    /// The system refused a thread to handle the event.
+    NoThread(T),
     /// The process is the child of a fork, which has no thread to handle the event.
     Forked(T),
 }
@@ -87,6 +89,7 @@ impl<T> fmt::Display for PostError<T> {
                 "the event was not posted: the buffer of its VP is full; post it later"
             }
             PostError::InboxFull(_) => "the event was not posted: the inbox of its VP is full; post it later",
+            PostError::NoThread(_) => "the event was not posted: no thread could be started to handle it",
             PostError::Forked(_) => "the event was not posted: the child of a fork may only exec",
         })
     }
@@ -107,8 +110,10 @@ impl<T: Send + 'static> Events<T> {
         Events(Arc::new(Shared { handler, capacity, buffers }))
     }
 
-    /// Posts an event to a VP. If it is the calling thread's VP, and no earlier event waits there, the
-    /// handler runs before this returns.
+    /// Posts an event to a VP. The handler runs later, also if it is the calling thread's VP: a post may be
+    /// made inside an operation, and with locks that the handler takes.
+    ///
+    /// An event that no thread has handled when the process ends is lost.
     ///
     /// # Errors
     /// [`PostError`], with the event.
@@ -120,7 +125,12 @@ impl<T: Send + 'static> Events<T> {
         if forked() {
             return Err(PostError::Forked(event));
         }
+        let to = inbox_of(vp);
         let mut state = lock_of(self.0.buffer(vp));
+        if state.called && to.staff.was_refused() {
+            // The call may still wait for a thread.
+            to.ask();
+        }
         if state.events.len() >= self.0.capacity() {
             return Err(PostError::BufferFull(event));
         }
@@ -128,44 +138,28 @@ impl<T: Send + 'static> Events<T> {
         if state.called {
             return Ok(());
         }
-        state.called = true;
-        if vp == Vp::current() {
-            drop(state);
-            drain(&self.0, vp);
-            return Ok(());
-        }
-        let (to, events) = (inbox_of(vp), self.0.clone());
-        // Under the lock: if the inbox is full, the event is still the last one.
-        match to.inbox.send(move || drain(&events, vp)) {
-            Ok(ticket) => {
-                drop(state);
-                detach_ticket(to, ticket, false);
-                Ok(())
+        // Under the lock, so that the event is still the last one if this fails.
+        let events = self.0.clone();
+        let sent = to.inbox.send_repeated(move || drain(&events, vp));
+        let why = match sent.map(|ticket| to.let_run(ticket)) {
+            Ok(true) => {
+                state.called = true;
+                return Ok(());
             }
-            Err(call) => {
-                state.called = false;
-                let event = state.events.pop();
-                drop(state);
-                drop(call);
-                event.map_or(Ok(()), |event| Err(PostError::InboxFull(event)))
-            }
-        }
+            Ok(false) => PostError::NoThread,
+            Err(_) => PostError::InboxFull,
+        };
+        state.events.pop().map_or(Ok(()), |event| Err(why(event)))
     }
 }
 
-/// Gives the handler the events of a buffer until that is empty (I1).
-fn drain<T: Send>(events: &Arc<dyn Handle<T>>, vp: Vp) {
-    loop {
-        let batch = {
-            let mut state = lock_of(events.buffer(vp));
-            if state.events.is_empty() {
-                state.called = false;
-                return;
-            }
-            std::mem::take(&mut state.events)
-        };
-        end_panic(|| events.handle(vp, batch));
-    }
+/// Gives the handler the events of a buffer. Returns whether there are more, and then is called again (I1).
+fn drain<T: Send>(events: &Arc<dyn Handle<T>>, vp: Vp) -> bool {
+    let batch = std::mem::take(&mut lock_of(events.buffer(vp)).events);
+    end_panic(|| events.handle(vp, batch));
+    let mut state = lock_of(events.buffer(vp));
+    state.called = !state.events.is_empty();
+    state.called
 }
 
 fn lock_of<T>(buffer: &Buffer<T>) -> MutexGuard<'_, State<T>> {

@@ -1,6 +1,6 @@
 //! Service by threads of the program: when they leave an operation, or when they ask.
 
-use super::vps::{VpInbox, existing, inbox_of};
+use super::vps::{VpInbox, existing, inbox_of, is_serving};
 use squall_machine::Vp;
 use std::cell::Cell;
 use std::fmt;
@@ -10,11 +10,18 @@ thread_local! {
     /// The inbox that counts the thread among those that serve it.
     static COUNTED: Cell<Option<&'static VpInbox>> = const { Cell::new(None) };
     /// Present while the thread has guards.
-    static HOOK: Cell<Option<squall_rcu::__OnLeave>> = const { Cell::new(None) };
+    static HOOK: Cell<Option<Hook>> = const { Cell::new(None) };
     /// The guards of the thread.
     static GUARDS: Cell<u32> = const { Cell::new(0) };
-    /// The thread runs calls.
-    static BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The thread serves until this is dropped, at its end at the latest: a guard may be leaked.
+struct Hook(squall_rcu::__OnLeave);
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        count_at(None);
+    }
 }
 
 /// The calling thread serves the inbox of its VP until this is dropped: [`serve_here`].
@@ -29,13 +36,18 @@ impl fmt::Debug for Serving {
     }
 }
 
-/// Lets the calling thread serve calls that were shipped to its VP, whenever it leaves its outermost
-/// operation, until the result is dropped. Guards nest.
+/// Lets the calling thread serve calls that were shipped to its VP, until the result is dropped. It serves
+/// whenever it returns from an outermost call of an object, or from an outermost
+/// [`rcu::pin`](squall_rcu::pin). It does not serve inside a method marked `#[blocking]`. Guards nest.
 ///
-/// A shipped closure then runs between two statements of this thread's own code, or where it enters a method
-/// marked `#[blocking]`. So the thread must not call an object, or open an operation, while it holds a lock
-/// that a shipped closure takes: the closure would wait for its own thread. A signal handler that may run on
-/// this thread must open no operation.
+/// A shipped closure then runs between two statements of this thread's own code. So the thread must not call
+/// an object, or open an operation, while it holds a lock that a shipped closure takes: the closure would
+/// wait for its own thread. The closure sees the attributes and the deadline of a `with` around that
+/// statement, if it calls the same object. A signal handler that may run on this thread must open no
+/// operation.
+///
+/// While the thread serves nothing, as in a system call, a call may wait until its sender looks for the
+/// result. Then another thread serves it.
 ///
 /// # Panics
 /// If the thread's operations are refused, as for [`squall::rcu::pin`](squall_rcu::pin).
@@ -58,7 +70,7 @@ impl fmt::Debug for Serving {
 /// ```
 pub fn serve_here() -> Serving {
     if GUARDS.get() == 0 {
-        HOOK.set(Some(squall_rcu::__call_on_leave(on_leave).unwrap_or_else(|error| panic!("{error}"))));
+        HOOK.set(Some(Hook(squall_rcu::__call_on_leave(on_leave).unwrap_or_else(|error| panic!("{error}")))));
         count_at(Some(inbox_of(Vp::current())));
     }
     GUARDS.set(GUARDS.get() + 1);
@@ -69,8 +81,8 @@ impl Drop for Serving {
     fn drop(&mut self) {
         GUARDS.set(GUARDS.get() - 1);
         if GUARDS.get() == 0 {
-            HOOK.set(None);
-            count_at(None);
+            // At the end of a thread the hook may be gone before its last guard.
+            let _ = HOOK.try_with(|hook| hook.set(None));
         }
     }
 }
@@ -87,8 +99,7 @@ fn count_at(inbox: Option<&'static VpInbox>) {
 
 /// Runs at the end of each outermost operation of a thread that serves.
 fn on_leave() {
-    // A call that runs here leaves operations, too.
-    if BUSY.get() {
+    if is_serving() {
         return;
     }
     let vp = Vp::current();
@@ -106,17 +117,16 @@ fn on_leave() {
 }
 
 #[cold]
-fn serve_inbox(inbox: &VpInbox) -> usize {
-    let busy = BUSY.replace(true);
-    let count = inbox.serve_some();
-    BUSY.set(busy);
-    count
+fn serve_inbox(inbox: &'static VpInbox) -> usize {
+    inbox.serve_some()
 }
 
-/// Runs the calls that wait in the inbox of the calling thread's VP, at most 64, and returns their number.
-/// For the idle hook of an executor.
+/// Runs the calls that wait in the inbox of the calling thread's VP now, and returns their number. For the
+/// idle hook of an executor. If the hook runs once before the thread sleeps, a call that comes later is not
+/// served by it.
 ///
-/// Inside an operation it returns 0 at once.
+/// Inside an operation, a method marked `#[blocking]`, a deferred call, a shipped call or a panic it returns
+/// 0 at once.
 ///
 /// # Cost
 /// Three loads if the inbox is empty.
@@ -128,12 +138,9 @@ fn serve_inbox(inbox: &VpInbox) -> usize {
 /// ```
 pub fn serve() -> usize {
     match existing(Vp::current()) {
-        Some(inbox) if inbox.inbox.has_queued() && may_serve() => serve_inbox(inbox),
+        Some(inbox) if inbox.inbox.has_queued() && !is_serving() && squall_rcu::__may_serve() => {
+            serve_inbox(inbox)
+        }
         _ => 0,
     }
-}
-
-/// Returns whether the thread may run users' code here. A child of a fork has copies of its parent's calls.
-fn may_serve() -> bool {
-    !squall_rcu::in_operation() && !squall_sys::fork::forked()
 }

@@ -1,7 +1,8 @@
 //! The inbox of a VP: a bounded set of slots with calls.
 //!
 //! Problem: many senders give calls to any of several servers. The answer to a call goes to its sender. A
-//! sender may give up, at any moment. No thread may wait for another one that was preempted.
+//! sender may give up, at any moment. No thread may wait for another one that was preempted, but for the lock
+//! of a slot, which a thread holds for a few instructions.
 //!
 //! Idea: a slot has the call and later its result. Two words of bits say which slots are free, and which have
 //! a call that no thread has begun. The thread that clears a bit owns the slot. A third word, in the slot,
@@ -24,6 +25,7 @@
 //!   before it exchanges `SENT` for `WATCHED`, so it sees `DONE` or the server sees `WATCHED`. The server
 //!   exchanges `WATCHED` for `DONE` under the same lock. So it takes the waker of this call, not of a later
 //!   one.
+//! - I5. A call that runs again stays in its slot, and its server queues it anew. Its runs are ordered.
 //!
 //! Not promised: an order of the calls. The search for the next call begins behind the last one, so a call is
 //! not passed over for long.
@@ -49,8 +51,8 @@ const WATCHED: u32 = 1;
 const DETACHED: u32 = 2;
 const DONE: u32 = 3;
 
-/// A slot. It shares no line with another one.
-#[repr(align(64))]
+/// A slot. It shares no line, and no pair of lines that is fetched together, with another one.
+#[repr(align(128))]
 pub(super) struct Slot {
     phase: AtomicU32,
     waker: Mutex<Option<Waker>>,
@@ -136,9 +138,22 @@ impl Inbox {
         let Some(at) = self.claim() else { return Err(call) };
         // SAFETY: ours alone (I1).
         self.slots[at].cargo.with_mut(|cargo| unsafe { (*cargo).put(call) });
+        Ok(self.queue(at))
+    }
+
+    /// Queues a call that runs again for as long as it returns true (I5). Other calls run in between. If no
+    /// slot is free, returns it.
+    pub(super) fn send_repeated<F: FnMut() -> bool + Send + 'static>(&self, call: F) -> Result<Ticket, F> {
+        let Some(at) = self.claim() else { return Err(call) };
+        // SAFETY: ours alone (I1).
+        self.slots[at].cargo.with_mut(|cargo| unsafe { (*cargo).put_repeated(call) });
+        Ok(self.queue(at))
+    }
+
+    fn queue(&self, at: usize) -> Ticket {
         // Release: pairs with the Acquire of `clear_queued`: the thread that takes the call sees it.
         self.queued.bits.fetch_or(1 << at, sites::QUEUE.order(Ordering::Release));
-        Ok(Ticket(at))
+        Ticket(at)
     }
 
     fn claim(&self) -> Option<usize> {
@@ -198,12 +213,19 @@ impl Inbox {
         }
     }
 
-    /// Runs a call, and gives the result to its sender.
-    pub(super) fn run(&self, taken: Taken) {
-        let slot = &self.slots[taken.0];
+    /// Runs a call, and gives the result to its sender. Returns true if the call was queued anew instead, to
+    /// run again (I5).
+    pub(super) fn run(&self, taken: Taken) -> bool {
+        let Taken(at) = taken;
         // SAFETY: the call is ours (I2).
-        slot.cargo.with_mut(|cargo| unsafe { (*cargo).run() });
-        self.finish(taken.0);
+        let again = self.slots[at].cargo.with_mut(|cargo| unsafe { (*cargo).run() });
+        if again {
+            // Release: pairs with the Acquire of `clear_queued`: the next run comes after this one.
+            self.queued.bits.fetch_or(1 << at, sites::AGAIN.order(Ordering::Release));
+        } else {
+            self.finish(at);
+        }
+        again
     }
 
     fn finish(&self, at: usize) {
@@ -276,12 +298,32 @@ impl Inbox {
     /// Cancels a call that no server has begun: drops it and frees the slot. Otherwise returns the ticket.
     pub(super) fn cancel(&self, ticket: Ticket) -> Result<(), Ticket> {
         let Some(Taken(at)) = self.take_back(&ticket) else { return Err(ticket) };
+        let slot = &self.slots[at];
         // SAFETY: the call is ours (I2).
-        self.slots[at].cargo.with_mut(|cargo| unsafe { (*cargo).drop_call() });
-        let waker = self.slots[at].waker().take();
-        drop(waker);
-        self.free(at);
+        slot.cargo.with_mut(|cargo| unsafe { (*cargo).drop_call() });
+        self.free_unused(at);
         Ok(())
+    }
+
+    /// Takes the closure of a call back that no server has begun, and frees the slot. Otherwise returns the
+    /// ticket.
+    ///
+    /// # Safety
+    /// The ticket is that of a call of type `F`, with a result of type `R`.
+    pub(super) unsafe fn take_call<R, F>(&self, ticket: Ticket) -> Result<F, Ticket> {
+        let Some(Taken(at)) = self.take_back(&ticket) else { return Err(ticket) };
+        // SAFETY: the call is ours (I2), and the caller promises its type.
+        let call = self.slots[at].cargo.with_mut(|cargo| unsafe { (*cargo).take_call::<R, F>() });
+        self.free_unused(at);
+        Ok(call)
+    }
+
+    /// Frees the slot of a call that did not run.
+    fn free_unused(&self, at: usize) {
+        let waker = self.slots[at].waker().take();
+        self.free(at);
+        // Last: users' code.
+        end_panic(|| drop(waker));
     }
 
     /// Takes the sender's own call back, to be run by the sender, if no server has begun it.
@@ -294,26 +336,33 @@ impl Inbox {
         let slot = &self.slots[ticket.0];
         let mut kept = slot.waker();
         let waker = kept.take();
-        // Acquire: pairs with the Release of `finish`, for the result that is dropped here. Release: the next
-        // owner of the slot comes after this thread.
-        let found = slot.phase.swap(DETACHED, Ordering::AcqRel);
+        // Acquire: pairs with the Release of `finish`, for the result that is dropped here.
+        let found = slot.phase.swap(DETACHED, sites::RESULT.order(Ordering::Acquire));
         drop(kept);
-        drop(waker);
         if found == DONE {
             // SAFETY: the result is ours (I3).
             slot.cargo.with_mut(|cargo| unsafe { (*cargo).drop_result() });
             self.free(ticket.0);
         }
+        // Last: users' code.
+        end_panic(|| drop(waker));
     }
 
     /// Returns the number of free slots. It may be out of date.
-    #[cfg_attr(not(test), allow(dead_code))]
+    #[cfg(test)]
     pub(super) fn free_count(&self) -> u32 {
         self.free.load(Ordering::Relaxed).count_ones()
+    }
+
+    /// Returns the number of slots in use: of calls that wait or run, and of results that their senders have
+    /// not taken. It may be out of date.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(super) fn used(&self) -> u32 {
+        self.slots.len() as u32 - self.free.load(Ordering::Relaxed).count_ones()
     }
 }
 
 /// Wakes a sender. A panic of its waker ends here, after the panic hook has reported it.
-fn wake(waker: Waker) {
+pub(super) fn wake(waker: Waker) {
     end_panic(|| waker.wake());
 }

@@ -16,15 +16,19 @@
 //! - Otherwise a thread `squall-ship-N` with the affinity of VP N is made on demand (`staff.rs`). It ends
 //!   after a second without calls.
 //!
-//! - I1. A shipped closure runs at most once, outside every operation, on a thread that has asked for it.
+//! - I1. A shipped closure runs at most once, outside every operation. It runs on a thread that serves, or on
+//!   the sender's: in `ship` if that is on the target, and in a wait if no other thread can be started.
 //! - I2. A call that its sender waits for, polls or detaches is run, or an error tells why not. A call whose
-//!   sender drops it before a thread has begun it is cancelled.
+//!   sender drops it before a thread has begun it is cancelled. A call that has not begun when the process
+//!   ends is lost.
 //!
 //! Not promised: an order between two calls, even of one sender. The VP: a thread may move after it has taken
-//! a call, and a thread of a staff runs elsewhere if its VP is offline or not permitted.
+//! a call, and a thread of a staff runs elsewhere if its VP is offline or not permitted. The child of a fork
+//! gets errors, also a child that a shipped closure made.
 //!
 //! Cost: a call to the caller's own cluster is a comparison and a `catch_unwind`. Another one moves the lines
-//! of the slot and two words of the inbox, and wakes a thread if no thread there serves by itself.
+//! of the slot and two words of the inbox, and wakes a thread if no thread there serves by itself. A sender
+//! that polls, awaits or detaches its call wakes one in any case.
 //! Source: Unrau et al., "Hierarchical Clustering", 1995, §4, §4.1 and §6 (HU-05, HU-08, HU-09, HU-18);
 //! Gamsa et al., *Tornado*, 1999, §3.1 and §6 (TO-04). Deviation: threads serve where the papers interrupt a
 //! processor.
@@ -81,8 +85,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(not(loom))]
 #[non_exhaustive]
 pub enum SendError<F> {
-    /// The inbox of the target is full.
+    /// The inbox of the target is full: its slots have calls, or results that were not taken.
     InboxFull(F),
+    /// The system refused a thread to serve the call.
+    NoThread(F),
     /// The process is the child of a fork, which has no thread to serve the call.
     Forked(F),
 }
@@ -92,7 +98,7 @@ impl<F> SendError<F> {
     /// Returns the closure.
     pub fn into_call(self) -> F {
         match self {
-            SendError::InboxFull(call) | SendError::Forked(call) => call,
+            SendError::InboxFull(call) | SendError::NoThread(call) | SendError::Forked(call) => call,
         }
     }
 }
@@ -102,6 +108,7 @@ impl<F> fmt::Debug for SendError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SendError::InboxFull(_) => "InboxFull(..)",
+            SendError::NoThread(_) => "NoThread(..)",
             SendError::Forked(_) => "Forked(..)",
         })
     }
@@ -114,6 +121,9 @@ impl<F> fmt::Display for SendError<F> {
             SendError::InboxFull(_) => {
                 "the call was not sent: the inbox of its target is full; send it again later"
             }
+            SendError::NoThread(_) => {
+                "the call was not sent: no thread could be started to serve it; send it again later"
+            }
             SendError::Forked(_) => {
                 "the call was not sent: the child of a fork has no thread to serve it, and may only exec"
             }
@@ -124,14 +134,16 @@ impl<F> fmt::Display for SendError<F> {
 #[cfg(not(loom))]
 impl<F> std::error::Error for SendError<F> {}
 
-/// Runs `call` on a VP of the target, and returns at once with the pending result.
+/// Runs `call` on a VP of the target, and returns the pending result. Does not wait, unless the calling
+/// thread is on a VP of the target, and outside operations: then `call` runs before this returns.
 ///
-/// If the calling thread is on a VP of the target, `call` runs before this returns. Otherwise the closure is
-/// copied into the inbox of the VP that the target's [`Choice`] names. A closure and a result of up to
-/// [`INLINE_BYTES`] need no allocation.
+/// Such a call runs with the locks that the caller holds. A caller that holds a lock cannot know on which VP
+/// it runs, so the closure must not take that lock. Otherwise the closure is copied into the inbox of the VP
+/// that the target's [`Choice`] names. A closure and a result of up to [`INLINE_BYTES`] need no allocation.
 ///
 /// A shipped closure should be short, since other calls to the VP wait meanwhile. It may ship calls itself,
-/// and wait for them.
+/// and wait for them. A thread there begins the call at once, or, if a thread of the program
+/// [serves](serve_here), no later than the caller looks for the result.
 ///
 /// # Errors
 /// [`SendError`], with the closure.
@@ -141,7 +153,8 @@ impl<F> std::error::Error for SendError<F> {}
 ///
 /// # Cost
 /// On the caller's own cluster: some nanoseconds over the call, and no line that another VP writes. Elsewhere
-/// about four moves of a cache line, and the wake-up of a thread if no thread there serves by itself.
+/// about four moves of a cache line, and the wake-up of a thread if no thread there serves by itself. A wait
+/// that sleeps allocates a waker, and [`Choice::Idle`] a list of the VPs of the target.
 ///
 /// # Source
 /// Unrau et al. 1995, §4 (HU-05, HU-08); Gamsa et al. 1999, §3.1 (TO-04: function shipping).
@@ -151,10 +164,9 @@ impl<F> std::error::Error for SendError<F> {}
 /// use squall::ship::ship;
 /// use squall::{Cluster, ClusterSize};
 ///
-/// let call = ship((ClusterSize::Node, Cluster::new(0)), || std::thread::current().id());
-/// let ran_on = call.map_err(|_| "the inbox is full")?.wait().unwrap();
-/// println!("the call ran on {ran_on:?}");
-/// # Ok::<(), &'static str>(())
+/// let call = ship((ClusterSize::Node, Cluster::new(0)), || std::thread::current().id())?;
+/// println!("the call ran on {:?}", call.wait()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[cfg(not(loom))]
 pub fn ship<R, F>(target: impl Into<Target>, call: F) -> Result<PendingCall<R>, SendError<F>>
@@ -163,24 +175,31 @@ where
     F: FnOnce() -> R + Send + 'static,
 {
     let (target, here) = (target.into(), Vp::current());
-    if target.contains(here) {
+    if target.contains(here) && !squall_rcu::in_operation() {
         return Ok(PendingCall::done(catch_unwind(AssertUnwindSafe(call))));
     }
     if squall_sys::fork::forked() {
         return Err(SendError::Forked(call));
     }
-    target.try_each(here, call, send).map_err(SendError::InboxFull)
+    target.try_each(here, call, |vp, call| send(vps::inbox_of(vp), call))
 }
 
-/// Puts a call into the inbox of a VP. Asks for a server if no thread of the program serves there.
+/// Puts a call into an inbox. Asks for a server if no thread of the program serves there.
 #[cfg(not(loom))]
-fn send<R, F>(vp: Vp, call: F) -> Result<PendingCall<R>, F>
+fn send<R, F>(to: &'static vps::VpInbox, call: F) -> Result<PendingCall<R>, SendError<F>>
 where
     R: Send + 'static,
     F: FnOnce() -> R + Send + 'static,
 {
-    let to = vps::inbox_of(vp);
-    let ticket = to.inbox.send(call)?;
-    let asked = !to.is_served() && to.ask();
-    Ok(PendingCall::sent(to, ticket, asked))
+    let ticket = to.inbox.send(call).map_err(SendError::InboxFull)?;
+    let is_served = to.is_served();
+    if is_served || to.ask() {
+        return Ok(PendingCall::sent(to, ticket, !is_served));
+    }
+    // SAFETY: the call of this ticket has these types.
+    match unsafe { to.inbox.take_call::<R, F>(ticket) } {
+        Ok(call) => Err(SendError::NoThread(call)),
+        // A thread has begun it after all.
+        Err(ticket) => Ok(PendingCall::sent(to, ticket, true)),
+    }
 }

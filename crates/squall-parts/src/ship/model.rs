@@ -1,6 +1,6 @@
 //! Models of inboxes, their staff and the end of a round, and their twins with one weakened site.
 
-use super::inbox::{Inbox, Slot, Slots, Ticket};
+use super::inbox::{Inbox, Slot, Slots, Taken, Ticket};
 #[cfg(loom)]
 use super::sites;
 use super::staff::Staff;
@@ -33,6 +33,14 @@ where
 fn serve_once(world: &Arc<World>) -> bool {
     world.inbox.take().map(|taken| world.inbox.run(taken)).is_some()
 }
+
+/// A cell that calls change, one after the other.
+struct Changed(UnsafeCell<u32>);
+
+// SAFETY: the runs of a call are ordered (`inbox/I5`).
+unsafe impl Send for Changed {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Changed {}
 
 fn serve_all(world: &Arc<World>, calls: usize) {
     let mut done = 0;
@@ -102,6 +110,35 @@ fn watched() {
     server.join().unwrap();
 }
 
+/// A sender leaves a waker, and then another one, while the call ends. The second one wakes it.
+fn watched_twice() {
+    let world = world(1);
+    let ticket = send(&world, 5);
+    let server = spawn(&world, |world| assert!(serve_once(world)));
+    let _ = world.inbox.watch(&ticket, Waker::noop());
+    sleep(&world, &ticket);
+    assert_eq!(result(&world, ticket), 5);
+    server.join().unwrap();
+}
+
+/// A sender watches a call and cancels it, and watches the next one in the same slot, while a server takes.
+fn cancelled_and_watched() {
+    let world = world(1);
+    let first = send(&world, 5);
+    let server = spawn(&world, |world| u32::from(serve_once(world)) + u32::from(serve_once(world)));
+    let _ = world.inbox.watch(&first, Waker::noop());
+    let begun = world.inbox.cancel(first).map_err(|first| world.inbox.detach(first)).is_err();
+    if !begun {
+        let second = send(&world, 6);
+        if !world.inbox.watch(&second, &Unpark::waker()) && !serve_once(&world) {
+            sleep(&world, &second);
+        }
+        assert_eq!(result(&world, second), 6);
+    }
+    assert!(server.join().unwrap() <= 1);
+    assert_eq!(world.inbox.free_count(), 1);
+}
+
 /// A sender watches a call and gives it up. The slot serves the next call, and its sender sleeps.
 fn detached() {
     let world = world(1);
@@ -163,9 +200,36 @@ fn two_servers() {
     assert_eq!(sum, 3);
 }
 
+/// A call runs twice, perhaps on two servers, and its sender gives it up meanwhile.
+fn repeated() {
+    let world = world(1);
+    let changed = Changed(UnsafeCell::new(0));
+    let ticket = world.inbox.send_repeated(move || {
+        // SAFETY: the runs of the call are ordered.
+        changed.0.with_mut(|value| unsafe {
+            *value += 1;
+            *value < 2
+        })
+    });
+    let ticket = ticket.ok().unwrap();
+    let server = spawn(&world, serve_once);
+    let mut runs = u32::from(serve_once(&world));
+    world.inbox.detach(ticket);
+    runs += u32::from(server.join().unwrap());
+    while runs < 2 {
+        runs += u32::from(serve_once(&world));
+    }
+    assert_eq!((world.inbox.take().is_none(), world.inbox.free_count()), (true, 1));
+}
+
 /// A thread of the staff that `ask` starts.
 fn start(world: &Arc<World>) -> bool {
-    drop(spawn(world, |world| world.staff.serve(&world.inbox)));
+    drop(spawn(world, |world| world.staff.serve(&world.inbox, |taken| run(world, taken))));
+    true
+}
+
+fn run(world: &Arc<World>, taken: Taken) -> bool {
+    world.inbox.run(taken);
     true
 }
 
@@ -182,11 +246,21 @@ fn asked() {
 
 /// A call in an inbox waits for another one in the same inbox, which was sent before or comes later.
 fn in_a_circle() {
+    circle(start);
+}
+
+/// Like `in_a_circle`, but the system refuses a second thread.
+fn refused() {
+    circle(|_| false);
+}
+
+fn circle(start_second: fn(&Arc<World>) -> bool) {
     let world = world(2);
     let inner = world.clone();
     let outer = world.inbox.send(move || {
         let ticket = send(&inner, 1);
-        let _waiting = inner.staff.wait(&inner.inbox, || start(&inner));
+        let waiting = inner.staff.wait(&inner.inbox, || start_second(&inner));
+        waiting.serve(&inner.inbox, || inner.inbox.is_done(&ticket), |taken| run(&inner, taken));
         sleep(&inner, &ticket);
         result(&inner, ticket) + 1
     });
@@ -240,7 +314,10 @@ fn gathered() {
 
 /// Makes a test of each model, which must hold.
 use squall_sys::models;
-models! { within 3: sent_twice two_senders watched detached cancelled two_servers asked in_a_circle gathered }
+models! {
+    within 3: sent_twice two_senders watched watched_twice cancelled_and_watched detached cancelled two_servers repeated asked in_a_circle refused
+    gathered
+}
 
 #[cfg(loom)]
 #[test]
@@ -257,7 +334,9 @@ fn twins() {
         (WATCH, "watched"),
         (DETACHED, "detached"),
         (LOOK, "asked"),
+        (AGAIN, "repeated"),
         (WAITS, "in_a_circle"),
+        (SERVES, "refused"),
         (ARRIVE, "gathered"),
         (OVER, "gathered"),
         (LEAVE, "gathered"),

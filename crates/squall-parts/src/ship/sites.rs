@@ -30,3 +30,7 @@ pub(super) const ARRIVE: Site = Site(221);
 pub(super) const OVER: Site = Site(222);
 /// Not an ordering: a waiter leaves its waker before it looks (`tally/I2`).
 pub(super) const LEAVE: Site = Site(223);
+/// Release of a call that runs again. Partner: [`TAKE`].
+pub(super) const AGAIN: Site = Site(224);
+/// Not an ordering: a thread that waits, and for which no other one can serve, serves itself (`staff/I3`).
+pub(super) const SERVES: Site = Site(225);

@@ -5,8 +5,10 @@
 //! - I2. A waiter leaves its waker under the lock, and then looks. The last thread takes the lock after its
 //!   step. So the waiter sees that step, or the last thread sees the waker.
 //!
-//! Cost: a leaf's thread writes words of its own ancestors, as far as it is the last one there.
+//! Cost: a leaf's thread writes words of its own ancestors, as far as it is the last one there. Words of
+//! several nodes share a line.
 
+use super::inbox::wake;
 use super::sites;
 use squall_sys::sync::atomic::{AtomicU32, Ordering};
 use squall_sys::sync::{Mutex, MutexGuard, lock};
@@ -43,7 +45,7 @@ impl Tally {
         }
         if self.roots.fetch_sub(1, order) == 1 {
             let waker = self.lock().take();
-            waker.into_iter().for_each(Waker::wake);
+            waker.into_iter().for_each(wake);
         }
     }
 

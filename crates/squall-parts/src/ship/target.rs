@@ -1,5 +1,6 @@
 //! The target of a call: a cluster, and the VP of it that gets the call.
 
+use super::SendError;
 use super::vps::existing;
 use squall_machine::{Cluster, ClusterSize, Clusters, Vp, machine};
 
@@ -13,9 +14,9 @@ use squall_machine::{Cluster, ClusterSize, Clusters, Vp, machine};
 /// use squall::{Cluster, ClusterSize};
 ///
 /// let target = Target::from((ClusterSize::Node, Cluster::new(0))).choice(Choice::Idle);
-/// let sum = ship(target, || 1 + 2).map_err(|_| "the inbox is full")?;
-/// assert_eq!(sum.wait().unwrap(), 3);
-/// # Ok::<(), &'static str>(())
+/// let sum = ship(target, || 1 + 2)?;
+/// assert_eq!(sum.wait()?, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -40,8 +41,8 @@ pub enum Choice {
     /// The VP with the caller's position in its own cluster, modulo the size of the target.
     #[default]
     SameIndex,
-    /// A VP without a waiting call; if possible, one that a thread is ready to serve. If all have calls, the
-    /// one with the fewest. If its inbox is full, any other one.
+    /// The VP with the fewest calls that wait or run there, or have a result that was not taken. Among those,
+    /// one that a thread is ready to serve. If its inbox is full, any other one.
     Idle,
 }
 
@@ -88,7 +89,7 @@ impl Target {
     }
 
     /// Calls `attempt` with the VPs to try, best first, for a caller on `here`, until it succeeds. A failed
-    /// attempt returns its argument, for the next one.
+    /// attempt returns its argument, for the next one. Returns the last error.
     ///
     /// # Panics
     /// If the machine has no such cluster.
@@ -96,8 +97,8 @@ impl Target {
         self,
         here: Vp,
         argument: T,
-        mut attempt: impl FnMut(Vp, T) -> Result<U, T>,
-    ) -> Result<U, T> {
+        mut attempt: impl FnMut(Vp, T) -> Result<U, SendError<T>>,
+    ) -> Result<U, SendError<T>> {
         let (size, cluster) = match self.place {
             Place::Vp(vp) => return attempt(vp, argument),
             Place::Cluster(size, cluster) => (size, cluster),
@@ -109,13 +110,14 @@ impl Target {
         }
         let mut candidates = self.vps(here);
         candidates.sort_by_cached_key(|vp| load(*vp));
-        candidates
-            .into_iter()
-            .try_fold(argument, |argument, vp| match attempt(vp, argument) {
-                Ok(done) => Err(done),
-                Err(argument) => Ok(argument),
-            })
-            .map_or_else(Ok, Err)
+        let mut result = attempt(candidates[0], argument);
+        for vp in &candidates[1..] {
+            match result {
+                Ok(done) => return Ok(done),
+                Err(error) => result = attempt(*vp, error.into_call()),
+            }
+        }
+        result
     }
 }
 
@@ -125,10 +127,10 @@ fn position(clusters: &Clusters, vp: Vp) -> usize {
     members.iter().position(|member| *member == vp).unwrap_or(0)
 }
 
-/// Returns the number of waiting calls of a VP, and whether no thread is ready to serve it.
+/// Returns the number of slots in use of a VP, and whether no thread is ready to serve it.
 fn load(vp: Vp) -> (u32, bool) {
     match existing(vp) {
-        Some(inbox) => (inbox.inbox.queued(), !(inbox.is_served() || inbox.staff.is_idle())),
+        Some(inbox) => (inbox.inbox.used(), !(inbox.is_served() || inbox.staff.is_idle())),
         None => (0, true),
     }
 }

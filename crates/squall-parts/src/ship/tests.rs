@@ -1,9 +1,16 @@
 //! Tests of shipped calls on the machine of the test. `tests/ship.rs` has those on a virtual topology.
 
 use super::inbox::{Inbox, Slot, Slots};
-use super::{Events, PostError, SendError, ShipError, ship};
-use squall_machine::{ClusterSize, Vp, machine};
+use super::vps::{VpInbox, existing};
+use super::{PendingCall, SendError, ShipError, send, serve_here, ship};
+use squall_machine::{ClusterSize, machine};
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
 
 fn inbox(slots: usize) -> Inbox {
     Inbox::new(Slots::Owned((0..slots).map(|_| Slot::new()).collect()))
@@ -47,7 +54,7 @@ fn no_call_is_passed_over_for_long() {
 
 #[test]
 fn hu_08_closure_and_result_lie_in_the_slot() {
-    assert!(size_of::<Slot>() <= 192 && align_of::<Slot>() == 64);
+    assert!(size_of::<Slot>() == 256 && align_of::<Slot>() == 128);
     let inbox = inbox(1);
     let call = [7_u8; super::INLINE_BYTES];
     let ticket = inbox.send(move || (&raw const call).addr()).ok().unwrap();
@@ -71,20 +78,6 @@ fn a_call_to_the_own_cluster_runs_at_once() {
 }
 
 #[test]
-fn events_that_find_no_room_come_back() {
-    let events = Events::new(2, |_, batch: Vec<u32>| assert!(batch.len() <= 2));
-    let vp = Vp::current();
-    for event in 0..100 {
-        // The thread may have moved to another VP, so that the buffer fills.
-        match events.post(vp, event) {
-            Ok(()) => {}
-            Err(PostError::BufferFull(back)) => assert_eq!(back, event),
-            Err(other) => panic!("{other}"),
-        }
-    }
-}
-
-#[test]
 fn errors_give_the_call_back() {
     let held = Arc::new(());
     let count = held.clone();
@@ -95,4 +88,110 @@ fn errors_give_the_call_back() {
     );
     error.into_call()();
     assert_eq!(Arc::strong_count(&count), 1);
+}
+
+/// Panics when it is dropped.
+struct Fragile;
+
+impl Wake for Fragile {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        panic!("of the test");
+    }
+}
+
+#[test]
+fn a_panic_of_a_waker_leaks_no_slot() {
+    let inbox = inbox(1);
+    let watched = |inbox: &Inbox| {
+        let ticket = inbox.send(|| ()).ok().unwrap();
+        assert!(!inbox.watch(&ticket, &Waker::from(Arc::new(Fragile))));
+        ticket
+    };
+    assert!(inbox.cancel(watched(&inbox)).is_ok());
+    assert_eq!(inbox.free_count(), 1);
+    inbox.detach(watched(&inbox));
+    let taken = inbox.take().unwrap();
+    inbox.run(taken);
+    assert_eq!(inbox.free_count(), 1);
+}
+
+/// An inbox of a test's own, for which no thread can be started.
+fn refusing() -> &'static VpInbox {
+    let inbox = Box::leak(Box::new(VpInbox::new(machine().vps().iter().next().unwrap())));
+    inbox.refuses.store(true, Ordering::Relaxed);
+    inbox
+}
+
+/// A call that was sent while a thread of the program served.
+fn unserved(to: &'static VpInbox) -> PendingCall<thread::ThreadId> {
+    to.add_serving();
+    let call = send(to, || thread::current().id()).unwrap();
+    to.remove_serving();
+    call
+}
+
+#[test]
+fn a_call_that_no_thread_can_serve_comes_back() {
+    let to = refusing();
+    let held = Arc::new(());
+    let count = held.clone();
+    let Err(SendError::NoThread(call)) = send(to, move || Arc::strong_count(&held)) else {
+        panic!("a thread was started");
+    };
+    assert_eq!((call(), Arc::strong_count(&count), to.inbox.used()), (2, 1, 0));
+}
+
+#[test]
+fn looks_run_no_call_on_the_sender_and_a_wait_does() {
+    let (to, here) = (refusing(), thread::current().id());
+    let mut call = unserved(to);
+    assert!(!call.is_finished() && call.try_take().is_none());
+    assert!(matches!(
+        squall_rcu::pin(|_| call.wait_timeout(Duration::MAX)),
+        Some(Err(ShipError::InOperation))
+    ));
+    assert_eq!(to.inbox.queued(), 1);
+    assert_eq!(call.wait().unwrap(), here);
+    let mut call = pin!(unserved(to));
+    let poll = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(poll, Poll::Ready(Err(ShipError::NoThread))));
+    // It waits for the next sender that gets a thread.
+    unserved(to).detach();
+    assert_eq!(to.inbox.queued(), 1);
+    to.refuses.store(false, Ordering::Relaxed);
+    assert_ne!(send(to, || thread::current().id()).unwrap().wait().unwrap(), here);
+    while to.inbox.used() > 0 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_thread_that_waits_serves_if_no_other_one_can() {
+    let to = refusing();
+    to.refuses.store(false, Ordering::Relaxed);
+    let outer = send(to, move || {
+        to.refuses.store(true, Ordering::Relaxed);
+        // This thread counts as one that serves, until it waits. Then it does not.
+        let refused = || send(to, || ()).is_err();
+        let call = send(to, move || (thread::current().id(), refused()));
+        (call.unwrap().wait().unwrap(), (thread::current().id(), true))
+    });
+    let (inner, expected) = outer.unwrap().wait().unwrap();
+    assert_eq!(inner, expected);
+}
+
+#[test]
+fn a_thread_that_leaks_its_guard_serves_until_its_end() {
+    let is_served = || machine().vps().iter().any(|vp| existing(vp).is_some_and(VpInbox::is_served));
+    thread::spawn(move || {
+        std::mem::forget(serve_here());
+        assert!(is_served());
+    })
+    .join()
+    .unwrap();
+    assert!(!is_served());
 }

@@ -1,16 +1,23 @@
 //! The inboxes of all VPs, and the threads that serve them.
 //!
 //! - I1. A VP's inbox is made once, by the first thread that needs it, and stays for good.
-//! - I2. A queued call has a sender that holds its ticket and has not begun to wait, or its inbox was asked
-//!   for a server after the call was queued (`staff/I1`).
+//! - I2. A queued call has a sender that holds its ticket and has not looked for the result, or its inbox was
+//!   asked for a server after the call was queued (`staff/I1`). If no thread could be started then, a sender
+//!   gets the call back, runs it, or asks again at its next look.
+//! - I3. A thread of a staff that polls a call counts as waiting (`staff/I2`) until the end of the call that
+//!   it runs.
 //!
 //! Not promised: that a thread of a staff runs on its VP. It does not if the VP is offline or not permitted.
-//! Cost: an inbox is some 200 bytes for each slot, near its VP.
+//! The thread has the scheduling class and the signal mask of the thread that made it, so it may handle
+//! signals that are sent to the process.
+//!
+//! Cost: an inbox is 256 bytes for each slot, near its VP.
 
-use super::inbox::{Inbox, SLOTS_MAX, Slot, Slots};
+use super::inbox::{Inbox, SLOTS_MAX, Slot, Slots, Taken, Ticket};
 use super::staff::Staff;
 use squall_alloc::{Arena, Placement};
 use squall_machine::{Vp, machine};
+use squall_sys::fork::forked;
 use squall_sys::padded::CachePadded;
 use squall_sys::sync::atomic::{AtomicU32, Ordering};
 use squall_sys::sync::{OnceLock, thread};
@@ -21,9 +28,33 @@ use std::cell::Cell;
 static SLOTS: AtomicU32 = AtomicU32::new(SLOTS_MAX as u32);
 static INBOXES: OnceLock<Box<[OnceLock<Box<VpInbox>>]>> = OnceLock::new();
 
+/// The most calls that a thread serves while it waits, each inside the one before (`staff/I3`).
+const NESTED_MAX: u32 = 16;
+
 thread_local! {
     /// The inbox that the thread was started to serve.
     static STAFF_OF: Cell<Option<&'static VpInbox>> = const { Cell::new(None) };
+    /// The looks of the call that a thread of a staff runs.
+    static LOOKS: Cell<Looks> = const { Cell::new(Looks::None) };
+    /// The thread runs a call for another one.
+    static SERVING: Cell<bool> = const { Cell::new(false) };
+    /// Calls that the thread serves while it waits.
+    static NESTED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Looks of a shipped call for the result of another one, without a wait (I3).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    None,
+    /// The thread counts as waiting.
+    Counted,
+    /// The thread counts as waiting, but no other one could be started.
+    Unserved,
+}
+
+/// Returns whether the calling thread runs a call for another one. The call leaves operations, too.
+pub(super) fn is_serving() -> bool {
+    SERVING.get()
 }
 
 /// Returns the number of slots of an inbox that is made now: [`set_slots`].
@@ -54,7 +85,10 @@ pub fn set_slots(count: usize) {
 pub(super) struct VpInbox {
     pub(super) vp: Vp,
     pub(super) inbox: Inbox,
-    pub(super) staff: Staff,
+    pub(super) staff: CachePadded<Staff>,
+    /// No thread can be started.
+    #[cfg(test)]
+    pub(super) refuses: std::sync::atomic::AtomicBool,
     /// Threads of the program that serve the inbox when they leave an operation here. A hint.
     serving: CachePadded<AtomicU32>,
 }
@@ -98,11 +132,13 @@ fn slots_near(vp: Vp, count: usize) -> Slots {
 }
 
 impl VpInbox {
-    fn new(vp: Vp) -> VpInbox {
+    pub(super) fn new(vp: Vp) -> VpInbox {
         VpInbox {
             vp,
             inbox: Inbox::new(slots_near(vp, slots())),
-            staff: Staff::new(),
+            staff: CachePadded::new(Staff::new()),
+            #[cfg(test)]
+            refuses: false.into(),
             serving: CachePadded::new(AtomicU32::new(0)),
         }
     }
@@ -126,7 +162,27 @@ impl VpInbox {
         self.staff.ask(|| self.start())
     }
 
+    /// Lets a call run that was just sent, without its sender. Returns false if no thread can serve it; the
+    /// call was dropped then.
+    pub(super) fn let_run(&'static self, ticket: Ticket) -> bool {
+        // A thread of the program may sleep, so one of the staff is always asked for.
+        let ticket = if self.ask() || self.is_served() {
+            ticket
+        } else {
+            match self.inbox.cancel(ticket) {
+                Ok(()) => return false,
+                Err(ticket) => ticket,
+            }
+        };
+        self.inbox.detach(ticket);
+        true
+    }
+
     fn start(&'static self) -> bool {
+        #[cfg(test)]
+        if self.refuses.load(Ordering::Relaxed) {
+            return false;
+        }
         let name = format!("squall-ship-{}", self.vp.index());
         thread::Builder::new().name(name).spawn(move || self.work()).is_ok()
     }
@@ -137,19 +193,69 @@ impl VpInbox {
         let moved = Vp::__move_current(self.vp);
         assert!(moved || !machine().is_virtual(), "the machine is virtual and has this VP");
         STAFF_OF.set(Some(self));
-        self.staff.serve(&self.inbox);
+        self.staff.serve(&self.inbox, |taken| self.run_by_staff(taken));
     }
 
-    /// Runs calls of the inbox, as many as it has slots at most. Returns their number.
-    pub(super) fn serve_some(&self) -> usize {
-        let calls = std::iter::from_fn(|| self.inbox.take()).take(SLOTS_MAX);
-        calls.map(|taken| self.inbox.run(taken)).count()
+    fn run(&self, taken: Taken) -> bool {
+        let outer = SERVING.replace(true);
+        let again = self.inbox.run(taken);
+        SERVING.set(outer);
+        again
+    }
+
+    /// Runs a call on a thread of the staff. Returns false in the child of a fork that the call made, whose
+    /// copies of the other calls are the parent's.
+    fn run_by_staff(&self, taken: Taken) -> bool {
+        let outer = LOOKS.replace(Looks::None);
+        self.run(taken);
+        if LOOKS.replace(outer) != Looks::None && !forked() {
+            self.staff.end_wait();
+        }
+        !forked()
+    }
+
+    /// Runs the calls that wait in the inbox, and returns their number.
+    pub(super) fn serve_some(&'static self) -> usize {
+        let (mut count, mut again) = (0, false);
+        // Only as many as wait now: a call may queue itself anew.
+        for _ in 0..self.inbox.queued() {
+            let Some(taken) = self.inbox.take() else { break };
+            again |= self.run(taken);
+            count += 1;
+            if forked() {
+                return count;
+            }
+        }
+        if again {
+            // No sender asks for it (I2), and this thread may sleep now.
+            self.ask();
+        }
+        count
     }
 }
 
-/// Runs `wait`, which waits for the result of a shipped call. A thread of a staff lets another thread serve
-/// meanwhile (`staff/I2`).
-pub(super) fn waiting<R>(wait: impl FnOnce() -> R) -> R {
-    let _waiting = STAFF_OF.get().map(|mine| mine.staff.wait(&mine.inbox, || mine.start()));
-    wait()
+/// Runs `sleep`, which waits until a shipped call `is_over`. A thread of a staff lets another thread serve
+/// meanwhile, or serves first itself (`staff/I2`, `staff/I3`).
+pub(super) fn waiting(is_over: impl Fn() -> bool, sleep: impl FnOnce()) {
+    let Some(mine) = STAFF_OF.get().filter(|_| LOOKS.get() != Looks::Counted) else { return sleep() };
+    let waiting = mine.staff.wait(&mine.inbox, || mine.start());
+    if NESTED.get() < NESTED_MAX {
+        NESTED.set(NESTED.get() + 1);
+        waiting.serve(&mine.inbox, &is_over, |taken| mine.run_by_staff(taken));
+        NESTED.set(NESTED.get() - 1);
+    }
+    if !is_over() {
+        sleep();
+    }
+}
+
+/// Notes that the calling thread has looked for the result of a shipped call, which was not there (I3).
+pub(super) fn note_look() {
+    let Some(mine) = STAFF_OF.get() else { return };
+    let is_served = match LOOKS.get() {
+        Looks::None => mine.staff.begin_wait(&mine.inbox, || mine.start()),
+        Looks::Counted => return,
+        Looks::Unserved => !mine.inbox.has_queued() || mine.ask(),
+    };
+    LOOKS.set(if is_served { Looks::Counted } else { Looks::Unserved });
 }

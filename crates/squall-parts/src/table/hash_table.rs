@@ -7,7 +7,7 @@ use crate::table::ops::free;
 use crate::table::raw::Raw;
 use crate::table::slots::{FlatSlots, NodeSlots, SplitSlots, WideSlots};
 use crate::table::word::{Words, fits_word, fits_words};
-use squall_rcu::{Guard, pin};
+use squall_rcu::{__pin as pin, Guard};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};

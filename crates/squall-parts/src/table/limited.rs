@@ -6,7 +6,7 @@
 use crate::table::compute::{Compute, Computed};
 use crate::table::hash_table::Table;
 use crate::table::limit::{Budget, Exhausted, Reservation};
-use squall_rcu::pin;
+use squall_rcu::__pin as pin;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};

@@ -3,7 +3,7 @@
 use crate::table::compute::{Compute, Computed};
 use crate::table::hash_table::{Table, either};
 use crate::table::word::has_stable_bits;
-use squall_rcu::{Guard, pin};
+use squall_rcu::{__pin as pin, Guard};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 

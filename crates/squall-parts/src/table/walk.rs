@@ -2,7 +2,7 @@
 
 use crate::table::hash::mix;
 use crate::table::hash_table::{Table, either};
-use squall_rcu::pin;
+use squall_rcu::__pin as pin;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 

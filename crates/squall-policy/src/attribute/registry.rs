@@ -68,14 +68,14 @@ pub fn attach(id: Id, values: Arc<InstanceValues>) -> Arc<InstanceValues> {
     if forked() {
         return values;
     }
-    // No shipped call and no deferred call runs under the lock, when an operation ends below.
+    // No deferred call runs under the lock, when an operation ends below.
     let quiet = squall_rcu::__callback_free();
     let mut ended = Vec::new();
     let mut table = table();
     let Table { entries, prune_at } = &mut *table;
     let entries = entries.get_or_insert_default();
     // If this thread cannot begin an operation, every object looks as if it had ended.
-    if entries.len() >= *prune_at && squall_rcu::try_pin(|_| ()).is_ok() {
+    if entries.len() >= *prune_at && squall_rcu::__try_pin(|_| ()).is_ok() {
         // A count of one stays one: another reference can be taken only under this lock.
         let is_over = |id: &Id, values: &mut Arc<InstanceValues>| {
             Arc::strong_count(values) == 1 && class_of(*id).is_none()

@@ -12,8 +12,8 @@ use squall::policy::attribute::{Attribute, ClassValues, Schema};
 use squall::rcu::{PinError, WaitError};
 use squall::swap::{SwapFailure, SwapPhase};
 use squall::{
-    CallErrorKind, ClusterSize, ClusterTree, CreateError, Handle, Id, Interrupted, LinkError, NameError,
-    Transport, Vp, VpSet, set_name, set_part_of,
+    CallErrorKind, ClusterSize, ClusterTree, CreateError, Handle, Id, Interrupted, LinkError, MessageError,
+    NameError, Transport, Vp, VpSet, set_name, set_part_of,
 };
 use std::fmt::Display;
 use std::io::ErrorKind;
@@ -32,7 +32,7 @@ fn errors_of_calls_of_other_processes_say_what_happened_and_the_remedy() {
     check(&[
         (
             &CallErrorKind::Transport(Transport::PeerGone),
-            "the process of the object ended or closed the connection; import the object again",
+            "the process of the object ended or closed the connection during the call; import the object again",
         ),
         (
             &Transport::Deadline,
@@ -44,12 +44,22 @@ fn errors_of_calls_of_other_processes_say_what_happened_and_the_remedy() {
         ),
         (&Transport::NoSuchObject, "the process of the object no longer exports it; import it again"),
         (
-            &Transport::TooLarge,
-            "the arguments or the result are too large for one message; split them over several calls",
+            &Transport::Destroyed,
+            "the process of the object destroyed it; import it again once it is exported again",
+        ),
+        (&Transport::Disconnected, "the connection had ended before the call; import the object again"),
+        (
+            &Transport::BadArguments(MessageError::TooLarge),
+            "the arguments exceed 8,192 bytes, the limit of a message; split them over several calls",
         ),
         (
-            &Transport::Malformed,
-            "the arguments or the result could not be decoded; build both processes with the same types",
+            &Transport::BadResult(MessageError::Unencodable),
+            "the result could not be encoded; see the attributes of serde on their types",
+        ),
+        (
+            &Transport::BadResult(MessageError::Undecodable),
+            "the result could not be decoded; build both processes with the same types, without \
+             `skip_serializing_if` and other attributes of serde that need a self-describing format",
         ),
         (
             &Transport::Panicked,
@@ -57,7 +67,7 @@ fn errors_of_calls_of_other_processes_say_what_happened_and_the_remedy() {
         ),
         (
             &Transport::Busy,
-            "the process of the object did not begin the call before the deadline; call again, or allow more time",
+            "the process of the object did not begin the call in time; call again, or allow more time",
         ),
         (
             &Transport::Nested,

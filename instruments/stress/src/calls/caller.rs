@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use squall::call::with_deadline;
-use squall::{CallError, CallErrorKind, Handle, Transport};
+use squall::{CallError, CallErrorKind, Handle, MessageError, Transport};
 
 use super::account::Account;
 use crate::run::Rng;
@@ -76,7 +76,9 @@ impl Calls {
     fn echo(&self, rng: &mut Rng) -> Outcome {
         let length = if rng.one_in(2) { rng.below(200) } else { rng.below(ECHO_MAX) };
         let bytes: Vec<u8> = (0..length).map(|at| (at as u8).wrapping_mul(rng.next() as u8 | 1)).collect();
-        let refusable: &[Transport] = if length > ECHO_SURE { &[Transport::TooLarge] } else { &[] };
+        let too_large =
+            [Transport::BadArguments(MessageError::TooLarge), Transport::BadResult(MessageError::TooLarge)];
+        let refusable = if length > ECHO_SURE { &too_large[..] } else { &[] };
         let is_echo = |echo: &Vec<u8>| {
             echo.len() == bytes.len()
                 && echo.iter().zip(&bytes).all(|(echo, byte)| *echo == byte.wrapping_add(1))
@@ -101,9 +103,9 @@ impl Calls {
                 }
                 CallErrorKind::Transport(Transport::Busy) if short => Outcome::Other,
                 CallErrorKind::Transport(Transport::PeerGone) => Outcome::Gone(true),
-                CallErrorKind::Transport(Transport::NoSuchObject) | CallErrorKind::Destroyed => {
-                    Outcome::Gone(false)
-                }
+                CallErrorKind::Transport(
+                    Transport::Disconnected | Transport::NoSuchObject | Transport::Destroyed,
+                ) => Outcome::Gone(false),
                 _ => Outcome::Wrong(format!("`enter` failed: {error}")),
             },
         }
@@ -121,8 +123,12 @@ impl Calls {
             Ok(_) => Outcome::Wrong("a result belongs to other arguments".to_owned()),
             Err(error) => match error.reason() {
                 CallErrorKind::Transport(kind) if allowed.contains(&kind) => Outcome::Other,
-                CallErrorKind::Transport(Transport::PeerGone | Transport::NoSuchObject)
-                | CallErrorKind::Destroyed => Outcome::Gone(false),
+                CallErrorKind::Transport(
+                    Transport::PeerGone
+                    | Transport::Disconnected
+                    | Transport::NoSuchObject
+                    | Transport::Destroyed,
+                ) => Outcome::Gone(false),
                 _ => Outcome::Wrong(format!("a call failed: {error}")),
             },
         }

@@ -3,11 +3,13 @@
 //! Promised (`squall::ship`): a call that its sender waits for runs once, and the sender gets its result or
 //! its panic. A call that is detached runs once. A call that is dropped before it began does not run, and
 //! never runs twice. A full inbox gives the closure back. A call to all clusters has one result for each.
-//! Events are handled once, in the order of their posts. Calls that wait for each other end.
+//! Events are handled once, in the order of their posts, by one thread at a time. Calls that wait for each
+//! other, poll each other or await each other end. A wait inside an operation is an error.
 //!
-//! Tried: threads ship small and large closures to random VPs and clusters. They wait, poll, give up,
-//! detach and drop them. They serve by opting in or by asking, and move to other VPs. Closures return,
-//! panic, dawdle, or ship further calls and wait for those. The inboxes have few slots, so many are full.
+//! Tried: threads ship small and large closures to random VPs and clusters, also inside operations. They
+//! wait, poll, await, give up, detach and drop them. They serve by opting in or by asking, and move to other
+//! VPs. Closures return, panic, dawdle, or ship further calls and wait for those. Two threads post to one
+//! VP. The inboxes have few slots, so many are full.
 //!
 //! - I1. Each closure owns a token. The books (`books.rs`) count its runs, and that it was dropped.
 //! - I2. Each planned break must end the run with a violation.

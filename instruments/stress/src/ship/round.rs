@@ -1,7 +1,11 @@
 //! One round: the body of a thread, and the check at the end.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use squall::ship::{
@@ -159,16 +163,18 @@ impl<'a> Round<'a> {
             }
             token.number() + u64::from(wrong)
         };
-        let sent = if rng.one_in(4) {
-            let large = [number; 40];
-            ship(Self::target(rng), move || call() + large[39] - number)
-                .map_err(|error| drop(error.into_call()))
-        } else {
-            ship(Self::target(rng), call).map_err(|error| match error {
+        let (target, large) = (Self::target(rng), rng.one_in(4).then_some([number; 40]));
+        let send = || match large {
+            Some(large) => {
+                ship(target, move || call() + large[39] - number).map_err(|error| drop(error.into_call()))
+            }
+            None => ship(target, call).map_err(|error| match error {
                 SendError::InboxFull(call) => drop(call),
                 error => self.books.fail(error.to_string()),
-            })
+            }),
         };
+        // Inside an operation a call to the own cluster is queued, too.
+        let sent = if rng.one_in(4) { squall::rcu::pin(|_| send()) } else { send() };
         match sent {
             Ok(pending) => {
                 count(&self.counts.sent, 1);
@@ -196,16 +202,16 @@ impl<'a> Round<'a> {
                 Some(result) => result,
                 None => return count(&self.counts.given_up, 1),
             },
-            3 => loop {
-                if let Some(result) = pending.try_take() {
-                    break result;
+            _ => {
+                let refused = squall::rcu::pin(|_| pending.wait_timeout(WITHIN));
+                if !matches!(refused, Some(Err(ShipError::InOperation))) {
+                    self.books.fail(format!("a wait inside an operation gave {refused:?}"));
                 }
-                std::thread::yield_now();
-            },
-            _ => match pending.wait_timeout(WITHIN) {
-                Some(result) => result,
-                None => return self.books.fail(format!("call {number} has no result after {WITHIN:?}")),
-            },
+                match end_of(pending, rng) {
+                    Some(result) => result,
+                    None => return self.books.fail(format!("call {number} has no result after {WITHIN:?}")),
+                }
+            }
         };
         match (result, work) {
             (Ok(found), Work::Return | Work::Chain(_)) if found == number => {}
@@ -241,25 +247,42 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Posts events to one VP. Their numbers must arrive in order.
+    /// Posts events to one VP, from this thread and perhaps from another one. The numbers of each must arrive
+    /// in order.
     fn post(&self, rng: &mut Rng) {
-        let (books, last) = (self.books.clone(), AtomicU64::new(0));
-        let events = Events::new(EVENTS_MAX, move |_, batch: Vec<(u64, Token)>| {
-            for (event, token) in batch {
+        let (books, last) = (self.books.clone(), [const { AtomicU64::new(0) }; 2]);
+        let handles = AtomicBool::new(false);
+        let handler = move |_, batch: Vec<(usize, u64, Token)>| {
+            if handles.swap(true, Ordering::Relaxed) {
+                books.fail("two threads handle the events of a VP");
+            }
+            for (poster, event, token) in batch {
                 token.note_run();
-                if last.swap(event, Ordering::Relaxed) >= event {
+                if last[poster].swap(event, Ordering::Relaxed) >= event {
                     books.fail(format!("event {event} was handled after a later one"));
                 }
             }
-        });
-        let vp = Vp::new(rng.below(machine().vp_limit() as u64) as u32);
-        if !machine().vps().contains(vp) {
-            return;
+            handles.store(false, Ordering::Relaxed);
+        };
+        let (events, vp) = (Arc::new(Events::new(EVENTS_MAX, handler)), random_vp(rng));
+        let Some(vp) = vp else { return };
+        let (books, shared) = (self.books.clone(), events.clone());
+        let post = move |events: &Events<_>, poster, number| {
+            events.post(vp, (poster, number, books.token().0)).is_ok()
+        };
+        let (post_here, count_there) = (post.clone(), rng.below(2 * EVENTS_MAX as u64));
+        if let Some(there) = random_vp(rng)
+            && let Ok(call) = ship(there, move || {
+                (1..=count_there).for_each(|event| {
+                    post(&shared, 1, event);
+                });
+            })
+        {
+            call.detach();
         }
         for event in 1..=1 + rng.below(2 * EVENTS_MAX as u64) {
             let number = if self.breaks(Break::SwapEvents, rng) { event.saturating_sub(1) } else { event };
-            let posted = events.post(vp, (number, self.books.token().0));
-            count(&self.counts.events, usize::from(posted.is_ok()));
+            count(&self.counts.events, usize::from(post_here(&events, 0, number)));
         }
     }
 
@@ -267,7 +290,7 @@ impl<'a> Round<'a> {
     pub(super) fn end(&self) -> Result<(), Violation> {
         let began = Instant::now();
         while self.books.living() > 0 && began.elapsed() < WITHIN && self.books.violation().is_none() {
-            std::thread::sleep(Duration::from_micros(100));
+            thread::sleep(Duration::from_micros(100));
         }
         match (self.books.violation(), self.books.living()) {
             (Some(violation), _) => Err(Violation(violation)),
@@ -284,16 +307,65 @@ fn chain(books: &Arc<Books>, rng: &mut Rng, left: u64) {
     if left == 0 {
         return delay(rng);
     }
-    let vp = Vp::new(rng.below(machine().vp_limit() as u64) as u32);
+    let Some(vp) = random_vp(rng) else { return };
     let mut inner = Rng::new(rng.next(), left);
     let shared = books.clone();
-    if !machine().vps().contains(vp) {
-        return;
-    }
-    let Ok(mut pending) = ship(vp, move || chain(&shared, &mut inner, left - 1)) else { return };
-    match pending.wait_timeout(WITHIN) {
+    let Ok(pending) = ship(vp, move || chain(&shared, &mut inner, left - 1)) else { return };
+    match end_of(pending, rng) {
         Some(Ok(())) => {}
         Some(Err(error)) => books.fail(format!("a call in a chain ended with: {error}")),
         None => books.fail(format!("a call in a chain has no result after {WITHIN:?}")),
+    }
+}
+
+fn random_vp(rng: &mut Rng) -> Option<Vp> {
+    let vp = Vp::new(rng.below(machine().vp_limit() as u64) as u32);
+    machine().vps().contains(vp).then_some(vp)
+}
+
+/// Waits for a call in one of the ways, for at most [`WITHIN`].
+fn end_of<R: Send + 'static>(mut call: PendingCall<R>, rng: &mut Rng) -> Option<Result<R, ShipError>> {
+    let began = Instant::now();
+    let yields = || {
+        thread::yield_now();
+        began.elapsed() < WITHIN
+    };
+    match rng.below(8) {
+        0 => loop {
+            if let Some(result) = call.try_take() {
+                return Some(result);
+            }
+            if !yields() {
+                return None;
+            }
+        },
+        1 => {
+            while !call.is_finished() {
+                if !yields() {
+                    return None;
+                }
+            }
+            Some(call.wait())
+        }
+        2 | 3 => {
+            let waker = Waker::from(Arc::new(Unpark(thread::current())));
+            loop {
+                match Pin::new(&mut call).poll(&mut Context::from_waker(&waker)) {
+                    Poll::Ready(result) => return Some(result),
+                    Poll::Pending if began.elapsed() >= WITHIN => return None,
+                    Poll::Pending => thread::park_timeout(WITHIN),
+                }
+            }
+        }
+        _ => call.wait_timeout(WITHIN),
+    }
+}
+
+/// Wakes a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }

@@ -1,7 +1,7 @@
 //! Growth of a locked map to a table, conversions from and to a table, and changes of its room.
 
 use squall_parts::table::{__clones_without_user_code, Table};
-use squall_rcu::pin;
+use squall_rcu::__pin as pin;
 use std::any::TypeId;
 use std::collections::TryReserveError;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, RandomState};

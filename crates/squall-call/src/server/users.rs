@@ -1,0 +1,129 @@
+//! The workers of each user.
+//!
+//! Problem: the processes of one user, or connections that were left while their calls still run, must not
+//! take all workers of a server.
+//!
+//! Idea: a user may have one more worker if it has fewer than are still free. One user alone gets half of all
+//! workers, two get a third each. Some are always left for the next user.
+//!
+//! Source: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998.
+
+use squall_sys::peer::Peer;
+use squall_sys::sync::StdArc as Arc;
+use squall_sys::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::collections::HashMap;
+
+/// The user that a connection counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum User {
+    Uid(u32),
+    /// The other end of a socket pair: the connection of this number, a user of its own.
+    Pair(u64),
+}
+
+impl User {
+    pub(super) fn new(peer: Option<Peer>, connection: u64) -> User {
+        peer.map_or(User::Pair(connection), |peer| User::Uid(peer.uid))
+    }
+}
+
+/// The workers of one user.
+#[derive(Debug, Default)]
+pub(super) struct Workers {
+    /// Slots with a worker. Changed with the pool locked.
+    served: AtomicUsize,
+    /// Whether a slot waits for this user's share. Its workers then leave slots without calls.
+    wanted: AtomicBool,
+}
+
+impl Workers {
+    pub(super) fn wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+}
+
+/// The workers of all users.
+#[derive(Debug)]
+pub(super) struct Users {
+    users: HashMap<User, Arc<Workers>>,
+    served: usize,
+    limit: usize,
+}
+
+impl Users {
+    pub(super) fn new(limit: usize) -> Users {
+        Users { users: HashMap::new(), served: 0, limit }
+    }
+
+    /// The workers of a user, for a new connection.
+    pub(super) fn get(&mut self, user: User) -> Arc<Workers> {
+        self.users.retain(|_, workers| Arc::strong_count(workers) > 1);
+        self.users.entry(user).or_default().clone()
+    }
+
+    /// Whether the user may have one more worker.
+    pub(super) fn may_have_more(&self, workers: &Workers) -> bool {
+        workers.served.load(Ordering::Relaxed) < self.limit.saturating_sub(self.served)
+    }
+
+    /// A slot of the user gets a worker.
+    pub(super) fn add(&mut self, workers: &Workers) {
+        self.served += 1;
+        workers.served.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A worker leaves a slot of the user.
+    pub(super) fn remove(&mut self, workers: &Workers) {
+        self.served -= 1;
+        workers.served.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Notes that a slot waits for the user's share.
+    pub(super) fn want(&self, workers: &Workers) {
+        // Relaxed: workers look at it when they would sleep.
+        workers.wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Forgets which users want more workers, before all waiting slots are looked at.
+    pub(super) fn forget_wanted(&self) {
+        self.users.values().for_each(|workers| workers.wanted.store(false, Ordering::Relaxed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives a user all the workers that it may have. Returns their number.
+    fn fill(users: &mut Users, workers: &Workers) -> usize {
+        (0..).take_while(|_| users.may_have_more(workers).then(|| users.add(workers)).is_some()).count()
+    }
+
+    #[test]
+    fn one_user_leaves_workers_for_the_others() {
+        let mut users = Users::new(12);
+        let [one, two, three] = [User::Uid(0), User::Uid(1), User::Pair(1)].map(|user| users.get(user));
+        assert_eq!(fill(&mut users, &one), 6);
+        assert_eq!(fill(&mut users, &two), 3);
+        assert_eq!(fill(&mut users, &three), 2);
+        assert!(!users.may_have_more(&one));
+        // One user has too many now that others came. As its workers leave, the others get more.
+        (0..3).for_each(|_| users.remove(&one));
+        assert!(users.may_have_more(&one) && users.may_have_more(&two) && users.may_have_more(&three));
+        assert_eq!((fill(&mut users, &two), fill(&mut users, &three)), (1, 1));
+    }
+
+    #[test]
+    fn connections_of_one_user_share_its_workers() {
+        let mut users = Users::new(2);
+        let first = users.get(User::Uid(7));
+        assert_eq!(fill(&mut users, &first), 1);
+        // The first connection has ended, and its call still runs.
+        let second = users.get(User::Uid(7));
+        assert!(Arc::ptr_eq(&first, &second) && !users.may_have_more(&second));
+        users.remove(&first);
+        drop((first, second));
+        users.get(User::Pair(7));
+        assert_eq!(users.users.len(), 1, "a user without connections is forgotten");
+    }
+}

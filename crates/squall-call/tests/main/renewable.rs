@@ -1,0 +1,130 @@
+//! Imports that are made again after their server has ended.
+
+use crate::common::{Server, Shop, kind, name, shop, transport};
+use squall_call::{ImportOptions, RenewableImport, disconnect, export};
+use squall_core::{CallErrorKind, Transport};
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(600);
+/// The time for a server that does not come.
+const SHORT: Duration = Duration::from_millis(20);
+
+fn renewable(name: &str) -> RenewableImport<dyn Shop> {
+    RenewableImport::new(ImportOptions::new(), name, LONG).unwrap()
+}
+
+#[test]
+fn threads_that_saw_one_end_get_one_new_import() {
+    const THREADS: usize = 4;
+    let name = name("renewed-once");
+    let object = shop();
+    let old = export(object.handle(), &name).unwrap();
+    let remote = renewable(&name);
+    let failed = remote.handle();
+    drop(old);
+    let new = export(object.handle(), &name).unwrap();
+    let together = Barrier::new(THREADS);
+    let handles = thread::scope(|scope| {
+        let renew = || {
+            together.wait();
+            remote.renew(failed, LONG).unwrap()
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(renew)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert!(handles.iter().all(|handle| *handle == remote.handle() && *handle != failed), "{handles:?}");
+    assert_eq!(new.clients().len(), 1);
+    assert_eq!(remote.handle().add(3), 3);
+}
+
+#[test]
+fn a_server_that_starts_again_is_called_again() {
+    const THREADS: u64 = 4;
+    let name = name("renewed");
+    let mut first = Server::start(&name);
+    let remote = renewable(&name);
+    assert_eq!(remote.handle().add(100), 100);
+    first.kill();
+    let _second = thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                loop {
+                    match remote.call(LONG, |shop| shop.try_add(1)) {
+                        Ok(_) => break,
+                        Err(error) => assert_eq!(error.reason(), transport(Transport::PeerGone)),
+                    }
+                }
+            });
+        }
+        Server::start(&name)
+    });
+    assert_eq!(remote.call(LONG, |shop| shop.try_add(0)), Ok(THREADS), "each call that succeeded ran once");
+}
+
+#[test]
+fn a_server_that_stays_away_is_an_error() {
+    let name = name("away");
+    let missing = RenewableImport::<dyn Shop>::new(ImportOptions::new(), &name, SHORT);
+    assert!(missing.is_err());
+
+    let mut server = Server::start(&name);
+    let remote = renewable(&name);
+    server.kill();
+    let failed = remote.handle();
+    assert!(matches!(kind(remote.call(SHORT, |shop| shop.try_add(1))), CallErrorKind::Transport(_)));
+    assert!(remote.renew(failed, SHORT).is_err());
+    thread::scope(|scope| {
+        // One has the turn. The others wait for it, each for its own time.
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| remote.renew(failed, SHORT))).collect();
+        for thread in threads {
+            assert!(thread.join().unwrap().is_err());
+        }
+    });
+    assert_eq!(remote.handle(), failed);
+}
+
+#[test]
+fn a_call_that_has_not_run_is_repeated() {
+    let name = name("repeated");
+    let object = shop();
+    let _export = export(object.handle(), &name).unwrap();
+    let remote = renewable(&name);
+    let ended = remote.handle();
+    disconnect(ended);
+    assert_eq!(kind(ended.try_add(1)), transport(Transport::Disconnected));
+    assert_eq!(remote.call(LONG, |shop| shop.try_add(1)), Ok(1));
+    assert_eq!(kind(ended.try_add(1)), CallErrorKind::Destroyed);
+}
+
+#[test]
+fn errors_of_a_working_import_do_not_renew_it() {
+    let name = name("working");
+    let object = shop();
+    let _export = export(object.handle(), &name).unwrap();
+    let remote = renewable(&name);
+    let first = remote.handle();
+    assert_eq!(kind(remote.call(LONG, |shop| shop.try_panic())), transport(Transport::Panicked));
+    assert_eq!(remote.handle(), first);
+}
+
+#[test]
+fn calls_may_nest() {
+    let name = name("nested-renewal");
+    let object = shop();
+    let _export = export(object.handle(), &name).unwrap();
+    let remote = renewable(&name);
+    let outer = remote.handle();
+    disconnect(outer);
+    let sum = remote.call(LONG, |shop| {
+        if shop == outer {
+            // The inner call renews the import, and so destroys the one of the outer call.
+            remote.renew(shop, LONG).unwrap();
+        }
+        shop.try_add(1)
+    });
+    assert_eq!(sum, Ok(1), "the handle was stale, so the call was repeated");
+    assert_eq!(kind(outer.try_add(1)), CallErrorKind::Destroyed);
+}
