@@ -20,8 +20,8 @@
 //!               288  inline data   arguments, then the result, if they fit
 //! ```
 //!
-//! A worker that spins reads `call` all the time, and a caller that spins `reply`. So nothing else lies on their
-//! lines: each write there would wait for the line.
+//! A worker that spins reads `call` all the time, and a caller that spins `reply`. So nothing else lies on
+//! their lines: each write there would wait for the line.
 
 /// Slots of a region: calls that threads of one VP of the client can have in flight at once.
 pub const REGION_SLOTS: u32 = 16;
