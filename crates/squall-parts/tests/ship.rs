@@ -567,12 +567,14 @@ fn a_child_that_a_shipped_call_made_runs_no_call_of_its_parent() {
     // SAFETY: our own pipe, and one byte.
     let note = move || assert_eq!(unsafe { libc::write(write, c"x".as_ptr().cast(), 1) }, 1);
     let fork = move || {
-        send(31, note).detach();
-        forked(|| None)
+        // In an operation, so that it is queued behind this call.
+        let queued = squall_rcu::pin(|_| send(31, note));
+        (forked(|| None), queued)
     };
     // The child returns into the thread of the staff, which ends, and the process with it.
-    assert!(ended_well(send(31, fork).wait().unwrap()));
-    send(31, || ()).wait().unwrap();
+    let (child, queued) = send(31, fork).wait().unwrap();
+    assert!(ended_well(child));
+    queued.wait().unwrap();
     // SAFETY: our own descriptors, and a place for two bytes.
     let count = unsafe {
         libc::close(write);
