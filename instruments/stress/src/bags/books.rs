@@ -68,6 +68,11 @@ pub(super) struct Token {
 }
 
 impl Token {
+    /// Makes a second token of this number: a planned break.
+    pub(super) fn double(&self) -> Token {
+        self.books.token(self.number)
+    }
+
     /// Called before the token is put.
     pub(super) fn note_put(&self) {
         self.books.change(self.number, HELD, PUT, "put");

@@ -50,6 +50,10 @@ breaks! {
     ForgetWaiter = "forget-waiter",
     /// A token is sometimes leaked at the end of a round.
     LeakToken = "leak-token",
+    /// A swap loses a token.
+    LoseInSwap = "lose-in-swap",
+    /// A swap doubles a token.
+    DoubleInSwap = "double-in-swap",
 }
 
 /// Distance between the random streams of two rounds.

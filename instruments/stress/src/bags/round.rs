@@ -196,7 +196,6 @@ impl<'a> Round<'a> {
                 count(&self.counts.gathers, 1);
             }
             251 | 252 => self.wait(held, rng),
-            255 => self.swap(rng),
             253 if held.len() < HELD_MAX => self.poll_once(held, rng),
             254 if self.closes && rng.one_in(64) => {
                 // Relaxed: the lock of the waiters orders it before each answer of a close.
@@ -207,6 +206,7 @@ impl<'a> Round<'a> {
                 // Estimates: only their end is promised.
                 let _ = (self.bag.len(), self.bag.is_empty(), self.client(rng).len());
             }
+            255 => self.swap(rng),
             _ => {}
         }
     }
@@ -286,10 +286,24 @@ impl<'a> Round<'a> {
         let Some(object) = &self.object else { return };
         let new = if rng.one_in(2) { objects::new_shared() } else { objects::new_distributed() };
         match Swap::new(object.handle()).timeout(WOKEN_WITHIN).run(new) {
-            Ok(_) => count(&self.counts.swaps, 1),
+            Ok(_) => {
+                count(&self.counts.swaps, 1);
+                self.break_swap(rng);
+            }
             // Another thread swaps it, or the policy counts its calls.
             Err(error) if matches!(error.failure(), SwapFailure::Busy | SwapFailure::Arbitrated) => {}
             Err(error) => self.books.fail(format!("a swap failed: {error}")),
+        }
+    }
+
+    /// Loses or doubles a token after a swap, if the run has such a planned break.
+    fn break_swap(&self, rng: &mut Rng) {
+        let Some(planned @ (Break::LoseInSwap | Break::DoubleInSwap)) = self.broken else { return };
+        let Some(token) = self.take(rng) else { return };
+        token.note_got();
+        if planned == Break::DoubleInSwap {
+            self.client(rng).put(token.double());
+            self.put(token, rng);
         }
     }
 
