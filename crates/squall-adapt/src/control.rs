@@ -317,8 +317,8 @@ fn adaptive(id: Id) -> Result<(), ControlError> {
 }
 
 /// Freezes an object or thaws it. The engine leaves a frozen object as it is. It counts the object's calls
-/// once, for [`stays`], and not all the time. Equivalent to the attribute `freeze`. A swap that the engine has
-/// begun, or is about to begin, is still completed.
+/// once, for [`stays`], and not all the time. Equivalent to the attribute `freeze`. A swap that the engine
+/// has begun, or is about to begin, is still completed.
 ///
 /// # Errors
 /// [`ControlError`]: the object was destroyed, or is not adaptive.

@@ -438,18 +438,11 @@ impl Ids {
 
     /// Estimates where ids are, from the counts of all shards.
     fn estimate(&self, round: u64) -> Estimate<'_> {
-        #[cfg(any(loom, squall_model))]
-        {
+        if cfg!(any(loom, squall_model)) {
             // The estimate is a hint, so the earliest end stands for all.
-            let came_back = self.shards().any(|shard| shard.word().has_back(round));
-            return if self.ends_early && came_back { Estimate::FewLeft } else { Estimate::None };
+            let came_back = || self.shards().any(|shard| shard.word().has_back(round));
+            return if self.ends_early() && came_back() { Estimate::FewLeft } else { Estimate::None };
         }
-        #[cfg(not(any(loom, squall_model)))]
-        self.estimate_by_counts(round)
-    }
-
-    #[cfg(not(any(loom, squall_model)))]
-    fn estimate_by_counts(&self, round: u64) -> Estimate<'_> {
         let (mut shards, mut draw, mut back) = (0, 0, 0);
         let mut most: Option<(usize, &Shard)> = None;
         for shard in self.shards() {
@@ -465,6 +458,14 @@ impl Ids {
             return Estimate::FewLeft;
         }
         most.map_or(Estimate::None, |(_, shard)| Estimate::Most(shard))
+    }
+
+    /// Returns whether rounds end as soon as an id came back: in some models.
+    fn ends_early(&self) -> bool {
+        #[cfg(any(loom, squall_model))]
+        return self.ends_early;
+        #[cfg(not(any(loom, squall_model)))]
+        false
     }
 
     /// Moves half of a shard's ids to `home`, and takes one of them. The caller holds the search lock.
