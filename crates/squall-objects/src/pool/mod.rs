@@ -30,9 +30,10 @@
 //! # Guarantees
 //! - With [`max_size`](PoolBuilder::max_size), at most so many objects exist. Threads and tasks that wait for
 //!   one get it in the order in which they began to wait. Callers that come later do not overtake them.
-//! - An object is made only if no idle one is found. In the form `distributed`, it is made if no other VP has
-//!   two. So a pool has at most as many objects as were in use at once, and one for each VP that used it.
-//!   Callers that search while objects come back may miss some, and make a few more.
+//! - An object is made only if no idle one is found. In the form `distributed` it is made if no other VP has
+//!   two, except by [`get_or_try_make`](ObjectPool::get_or_try_make). So a pool has at most as many objects
+//!   as were in use at once, and one for each VP that used it. Callers that search while objects come back
+//!   may miss some, and make a few more.
 //! - A panic in one of the pool's functions, or in the drop of an object, ends the call that ran it. The
 //!   object is discarded, and its room goes to the next caller.
 //! - Objects come back from any thread, and after the pool was dropped. They are dropped then.
@@ -232,7 +233,8 @@ impl<T: Send + 'static> ObjectPool<T> {
         self.admit(found)
     }
 
-    /// Like [`get`](ObjectPool::get), but makes an object by `make`, which may fail.
+    /// Like [`get`](ObjectPool::get), but makes an object by `make`, which may fail. It makes one only if none
+    /// is idle, in each form.
     ///
     /// ```
     /// use squall::objects::pool::ObjectPool;
@@ -248,7 +250,7 @@ impl<T: Send + 'static> ObjectPool<T> {
     /// # Panics
     /// Like [`get`](ObjectPool::get).
     pub fn get_or_try_make<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<Pooled<T>, E> {
-        let found = match self.find() {
+        let found = match self.find_idle() {
             Some(found) => found,
             None => self.handle().get_wait().unwrap_or_else(|error| panic!("{error}")),
         };
@@ -278,7 +280,7 @@ impl<T: Send + 'static> ObjectPool<T> {
     where
         F: Future<Output = Result<T, E>>,
     {
-        let found = match self.find() {
+        let found = match self.find_idle() {
             Some(found) => found,
             None => self.handle().get_async().await.unwrap_or_else(|error| panic!("{error}")),
         };
@@ -324,10 +326,14 @@ impl<T: Send + 'static> ObjectPool<T> {
 
     /// Returns an idle object or a room, without waiting.
     fn find(&self) -> Option<Idle<T>> {
-        let may_grow = self.may_grow();
-        let find = |spare| self.prefer(get_in_turn(self.handle(), || spare));
-        // Another call may have made the last object of the pool meanwhile.
-        find(may_grow).or_else(|| if may_grow { find(false) } else { None })
+        let spare = self.may_grow().then(|| self.prefer(get_in_turn(self.handle(), || true)));
+        // Also if another call made the last object of the pool meanwhile.
+        spare.flatten().or_else(|| self.find_idle())
+    }
+
+    /// Like [`find`](ObjectPool::find), but returns a room only if no object is idle.
+    fn find_idle(&self) -> Option<Idle<T>> {
+        self.prefer(get_in_turn(self.handle(), || false))
     }
 
     /// Returns whether the pool is below its maximum size.

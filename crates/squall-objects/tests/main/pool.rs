@@ -79,6 +79,14 @@ fn a_vp_of_a_distributed_pool_keeps_its_last_object_until_the_pool_is_full() {
 }
 
 #[test]
+fn an_idle_object_of_another_vp_is_lent_before_one_is_made_that_may_fail() {
+    let _alone = alone();
+    let pool = ObjectPool::builder(|| 7).distributed().build();
+    on(0, || drop(pool.get()));
+    assert_eq!(on(1, || pool.get_or_try_make(|| Err("not now")).map(|object| *object)), Ok(7));
+}
+
+#[test]
 fn objects_that_come_back_elsewhere_are_lent_again() {
     let _alone = alone();
     let (make, made) = numbers();
