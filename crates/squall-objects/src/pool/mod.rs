@@ -233,8 +233,8 @@ impl<T: Send + 'static> ObjectPool<T> {
         self.admit(found)
     }
 
-    /// Like [`get`](ObjectPool::get), but makes an object by `make`, which may fail. It makes one only if none
-    /// is idle, in each form.
+    /// Like [`get`](ObjectPool::get), but makes an object by `make`, which may fail. In each form, it makes
+    /// one only if none is idle.
     ///
     /// ```
     /// use squall::objects::pool::ObjectPool;
