@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use squall::adapt::control::{self, ControlError};
 use squall::objects::bag::{self as objects, Bag as Object, BagExt};
 use squall::parts::bag::{Bag, Client, Strategy, Wait, WaitError};
 use squall::swap::{Swap, SwapFailure};
@@ -90,6 +91,8 @@ pub(super) struct Round<'a> {
     bag: Arc<Bag<Token>>,
     /// The object that has the bag, in some rounds.
     object: Option<Owned<dyn Object<Token>>>,
+    /// Whether the object is adaptive.
+    adapts: bool,
     books: &'a Arc<Books>,
     tokens: usize,
     places: usize,
@@ -124,11 +127,13 @@ impl<'a> Round<'a> {
         } else {
             1 + rng.below(2 * threads as u64) as usize
         };
-        let object = rng.one_in(2).then(|| match rng.below(3) {
-            0 => objects::shared(),
-            1 => objects::distributed(),
-            _ => objects::adaptive(),
-        });
+        let adapts = rng.one_in(4);
+        let object = match rng.below(4) {
+            _ if adapts => Some(objects::adaptive()),
+            0 => Some(objects::shared()),
+            1 => Some(objects::distributed()),
+            _ => None,
+        };
         let more = if object.is_some() { 0 } else { rng.below(PLACES_MAX + 1) as usize };
         let places = machine().vp_limit() + more;
         let bag = match &object {
@@ -138,8 +143,20 @@ impl<'a> Round<'a> {
         count(&counts.objects, usize::from(object.is_some()));
         // The waits of an object end with the object only.
         let (closes, closing) = (object.is_none() && rng.one_in(CLOSED_ONE_IN), AtomicBool::new(false));
-        let round =
-            Round { bag, object, books, tokens, places, is_plentiful, closes, closing, broken, home, counts };
+        let round = Round {
+            bag,
+            object,
+            adapts,
+            books,
+            tokens,
+            places,
+            is_plentiful,
+            closes,
+            closing,
+            broken,
+            home,
+            counts,
+        };
         for _ in 0..8 {
             round.change(rng);
         }
@@ -281,24 +298,42 @@ impl<'a> Round<'a> {
         count(&self.counts.idle, events);
     }
 
-    /// Swaps the object from its form to another one, or to a new object of the same form.
+    /// Swaps the object from its form to another one, or to a new object of the same form. An adaptive object
+    /// stays adaptive: its policy swaps it too.
     fn swap(&self, rng: &mut Rng) {
-        let Some(object) = &self.object else { return };
-        let new = if rng.one_in(2) { objects::new_shared() } else { objects::new_distributed() };
-        match Swap::new(object.handle()).timeout(WOKEN_WITHIN).run(new) {
-            Ok(_) => {
+        let Some(object) = self.object.as_ref().map(Owned::handle) else { return };
+        let is_shared = rng.one_in(2);
+        let swapped = if self.adapts {
+            let form = if is_shared { objects::SHARED } else { objects::DISTRIBUTED };
+            match control::swap(Handle::id(object), form) {
+                Err(ControlError::Swap(error)) => Err(error),
+                Ok(_) => Ok(()),
+                Err(error) => return self.books.fail(format!("a swap by name failed: {error}")),
+            }
+        } else {
+            let new = if is_shared { objects::new_shared() } else { objects::new_distributed() };
+            Swap::new(object).timeout(WOKEN_WITHIN).run(new).map(|_| ())
+        };
+        match swapped.map_err(|error| (error.failure(), error)) {
+            Ok(()) => {
                 count(&self.counts.swaps, 1);
                 self.break_swap(rng);
             }
             // Another thread swaps it, or the policy counts its calls.
-            Err(error) if matches!(error.failure(), SwapFailure::Busy | SwapFailure::Arbitrated) => {}
-            Err(error) => self.books.fail(format!("a swap failed: {error}")),
+            Err((SwapFailure::Busy | SwapFailure::Arbitrated, _)) => {}
+            // A swap by name has a short deadline.
+            Err((SwapFailure::TimedOut(_), _)) if self.adapts => {}
+            Err((_, error)) => self.books.fail(format!("a swap failed: {error}")),
         }
     }
 
     /// Loses or doubles a token after a swap, if the run has such a planned break.
     fn break_swap(&self, rng: &mut Rng) {
         let Some(planned @ (Break::LoseInSwap | Break::DoubleInSwap)) = self.broken else { return };
+        if !self.is_plentiful {
+            // Threads would wait long for the only token.
+            return;
+        }
         let Some(token) = self.take(rng) else { return };
         token.note_got();
         if planned == Break::DoubleInSwap {
