@@ -137,6 +137,8 @@ const CLAIMS: &[Claim] = &[
     claim("bag", "squall-distributed", Promise::Local),
     claim("bag", "squall-part", Promise::Local),
     claim("bag", "segqueue", Promise::Shared),
+    claim("object-pool", "squall-distributed", Promise::LocalButForMoves),
+    claim("object-pool", "locked-vec", Promise::Shared),
     // The distributed forms: the policy of the adaptive ones counts their calls now and then.
     claim("id-pool", "squall-distributed", Promise::LocalButForMoves),
     claim("id-pool", "locked-vec", Promise::Shared),

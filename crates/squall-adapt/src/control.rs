@@ -316,8 +316,9 @@ fn adaptive(id: Id) -> Result<(), ControlError> {
     family::of(id).map(|_| ()).ok_or(ControlError::NotAdaptive(id, class.class))
 }
 
-/// Freezes an object or thaws it. The engine leaves a frozen object as it is. Equivalent to the attribute
-/// `freeze`. A swap that the engine has begun, or is about to begin, is still completed.
+/// Freezes an object or thaws it. The engine leaves a frozen object as it is. It counts the object's calls
+/// once, for [`stays`], and not all the time. Equivalent to the attribute `freeze`. A swap that the engine
+/// has begun, or is about to begin, is still completed.
 ///
 /// # Errors
 /// [`ControlError`]: the object was destroyed, or is not adaptive.

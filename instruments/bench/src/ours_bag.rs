@@ -138,6 +138,24 @@ impl Buffers for ObjectPool<Buffer> {
     }
 }
 
+/// `squall-distributed` of `object-pool`: the pool in that form.
+pub(crate) struct DistributedPool(ObjectPool<Buffer>);
+
+impl Buffers for DistributedPool {
+    fn new(_: &Setting) -> Self {
+        DistributedPool(ObjectPool::builder(Buffer::new).distributed().build())
+    }
+
+    #[inline(always)]
+    fn touch_one(&self) -> u64 {
+        self.0.get().touch()
+    }
+
+    fn hold(&self) -> Option<Box<dyn Any>> {
+        Some(Box::new(self.0.get()))
+    }
+}
+
 /// `squall` of `object-pool async`: the adaptive pool, with a maximum size.
 pub(crate) struct Bounded(ObjectPool<Buffer>);
 

@@ -37,6 +37,9 @@ pub(super) fn estimate(busy: Busy, calls: &Calls) -> Option<SwapPlan> {
     let is_wandering = moved_at.is_some_and(|at| now().saturating_sub(at) < sample.settings.cooldown * 10);
     let best = choose(&costs, sample.shape, &sample.settings, is_wandering);
     why::note_seen(sample.id, why::seen(&load));
+    if let Some(record) = state().records.get_mut(&sample.id) {
+        record.is_judged = sample.settings.freeze;
+    }
     if best == sample.shape {
         let moves = is_wandering && choose(&costs, best, &sample.settings, false).form == best.form;
         let reason = || why::no_better(&sample, &costs, |cost| total(cost, &sample.settings));

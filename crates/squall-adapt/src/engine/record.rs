@@ -93,6 +93,8 @@ pub(crate) struct Record {
     pub(super) moved_at: Option<Duration>,
     /// Time at which its form was estimated to be the best, with the rates and callers of that load.
     estimated: Option<(Duration, Rates, VpSet)>,
+    /// `true` if the costs were estimated while the object is frozen. Its calls are not counted again then.
+    pub(super) is_judged: bool,
     /// Failed swaps since the last successful one.
     failures: u32,
     /// `true` if its entries were removed after a sample without events, to see whether VPs still call it.
@@ -125,6 +127,7 @@ impl Record {
             alone_since: None,
             moved_at: None,
             estimated: None,
+            is_judged: false,
             failures: 0,
             was_quiet: false,
             logged: None,
@@ -232,6 +235,7 @@ impl Record {
         self.swaps_count += 1;
         self.held = None;
         self.estimated = None;
+        self.is_judged = false;
         self.failures = 0;
         self.was_quiet = false;
         self.backoff = 0;
@@ -271,6 +275,7 @@ impl Record {
         self.due = None;
         self.look_at = None;
         self.estimated = None;
+        self.is_judged = false;
     }
 
     /// Stores that its form is the best for a load with these rates and callers, and drops the record of held

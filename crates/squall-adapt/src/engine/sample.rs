@@ -141,7 +141,8 @@ pub(super) fn find_busy(asked: Vec<Sample>) -> Vec<Busy> {
             record.note_unseen_call();
         }
         // The load is the one of the last estimate.
-        let known = record.is_estimated(Rates::of(before, span), &callers, now);
+        let known = sample.settings.freeze && record.is_judged
+            || record.is_estimated(Rates::of(before, span), &callers, now);
         let quiet = before.is_quiet() && callers.is_empty();
         // Its threads may only have been preempted. The wish is dropped only after a longer quiet time.
         let cooldown = sample.settings.cooldown;
@@ -155,6 +156,7 @@ pub(super) fn find_busy(asked: Vec<Sample>) -> Vec<Busy> {
         if known || quiet {
             if quiet {
                 record.stays = Some(Reason::Quiet);
+                record.is_judged = false;
             }
             drop(state);
             rest(&sample);

@@ -405,6 +405,8 @@ stress! { bags {
         "gathers",
         "waits",
         "waits cancelled",
+        "rounds with an object",
+        "swaps",
     ],
     never: [],
     modes: {
@@ -420,6 +422,8 @@ stress! { bags {
         a_get_that_overlooks_a_token_is_caught: "say-empty", 20, "a get said empty although";
         a_wait_that_is_not_woken_is_caught: "forget-waiter", 20, "a wait was not woken";
         a_token_that_is_never_dropped_is_caught: "leak-token", 5, "tokens were dropped";
+        a_token_that_a_swap_loses_is_caught: "lose-in-swap", 20, "tokens";
+        a_token_that_a_swap_doubles_is_caught: "double-in-swap", 20, "token";
     }
     unknown: "say-empty"
 } }

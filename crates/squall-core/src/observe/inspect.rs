@@ -7,7 +7,7 @@
 //! waits long.
 
 use squall_machine::{Cluster, Vp, VpSet};
-use squall_sys::sync::atomic::Ordering;
+use squall_sys::sync::atomic::{Ordering, fence};
 use std::any::TypeId;
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -210,11 +210,11 @@ pub struct ClassInfo {
 pub fn class_of(id: Id) -> Option<ClassInfo> {
     let tables = existing().filter(|_| !squall_sys::fork::forked())?;
     let look = || {
-        let object = serving(tables, id.slot())?.object;
+        let object = live_at(tables, id.slot())?;
         // SAFETY: valid within this operation (`object/I1`).
         let object = unsafe { object.as_ref() };
         let class = object.class;
-        (object.id == id && !object.gate.is_dead()).then(|| ClassInfo {
+        (object.id == id).then(|| ClassInfo {
             class: (class.name)(),
             type_id: class.more.type_id,
             interface: class.interface,
@@ -250,11 +250,10 @@ pub fn place_of<I: ?Sized + Interface>(handle: Handle<I>) -> Option<Vp> {
     let tables = existing().filter(|_| !squall_sys::fork::forked())?;
     let id = Handle::id(handle);
     let look = || {
-        let object = serving(tables, id.slot())?.object;
+        let object = live_at(tables, id.slot())?;
         // SAFETY: valid within this operation (`object/I1`).
         let object = unsafe { object.as_ref() };
-        let is_it = object.id.generation() == id.generation() && !object.gate.is_dead();
-        if is_it { place_in(tables, object) } else { None }
+        if object.id.generation() == id.generation() { place_in(tables, object) } else { None }
     };
     squall_rcu::__try_pin(|_| look()).ok().flatten()
 }
@@ -533,6 +532,26 @@ pub(crate) fn serving(tables: &Tables, slot: u32) -> Option<Serving> {
             Some(Serving { object: unsafe { found.as_ref() }.old, state, mediator })
         }
         Occupant::Empty | Occupant::Gone(..) => None,
+    }
+}
+
+/// Returns the object that serves the calls of this slot, unless it was destroyed. Called within an operation.
+fn live_at(tables: &Tables, slot: u32) -> Option<NonNull<Object>> {
+    let mut dead = None;
+    loop {
+        let object = serving(tables, slot)?.object;
+        // SAFETY: valid within this operation (`object/I1`).
+        if !unsafe { object.as_ref() }.gate.is_dead() {
+            return Some(object);
+        }
+        // A swap may have ended it since the slot was read. Then the slot has another object now, and within
+        // an operation no address is used again.
+        if dead == Some(object) {
+            return None;
+        }
+        dead = Some(object);
+        // Acquire: pairs with the AcqRel of `Gate::kill`, which follows the change of the slot.
+        fence(Ordering::Acquire);
     }
 }
 

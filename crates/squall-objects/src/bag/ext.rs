@@ -226,7 +226,7 @@ fn find<T: Send + 'static>(
     handle: Handle<dyn Bag<T>>,
     method: &'static str,
 ) -> Result<Result<T, Contents<T>>, CallError> {
-    let find = || match handle.__call_action("get_one", Checked(GetInTurn), returns_in!("get"))? {
+    let find = || match handle.__call_action("get_one", Checked(GetInTurn(|| false)), returns_in!("get"))? {
         Some(value) => Ok(Ok(value)),
         None => handle.try_contents_unarbitrated().map(Err),
     };
@@ -241,11 +241,15 @@ fn wait<T>((bag, place): Contents<T>) -> Wait<T, Arc<parts::Bag<T>>> {
     }
 }
 
-/// Takes an element for a pool, but leaves it to those that wait, if any.
+/// Takes an element for a pool, but leaves it to those that wait, if any. If the caller's shard is empty and
+/// `spare` says so, it leaves at least one element in each other shard.
 #[inline(always)]
 #[track_caller]
-pub(crate) fn get_in_turn<T: Send + 'static>(handle: Handle<dyn Bag<T>>) -> Option<T> {
-    handle.__call_action("get_one", GetInTurn, panics_in!("get"))
+pub(crate) fn get_in_turn<T: Send + 'static>(
+    handle: Handle<dyn Bag<T>>,
+    spare: impl Fn() -> bool,
+) -> Option<T> {
+    handle.__call_action("get_one", GetInTurn(spare), panics_in!("get"))
 }
 
 /// Puts an element that must not be lost: past the object if a call fails. Returns it with the error if
@@ -363,10 +367,10 @@ impl<T: Send + 'static> Action<dyn Bag<T>, ()> for PutFrom<'_, T> {
     }
 }
 
-/// Takes an element, but overtakes no wait.
-struct GetInTurn;
+/// Takes an element, but overtakes no wait. The function says whether to leave one in each other shard.
+struct GetInTurn<F>(F);
 
-impl<T: Send + 'static> Action<dyn Bag<T>, Option<T>> for GetInTurn {
+impl<T: Send + 'static, F: Fn() -> bool> Action<dyn Bag<T>, Option<T>> for GetInTurn<F> {
     #[inline(always)]
     fn try_fast<'o>(self, _: &'o Guard, hit: Hit<'o, dyn Bag<T>>) -> Result<Option<T>, Self> {
         match client(&hit) {
@@ -376,7 +380,7 @@ impl<T: Send + 'static> Action<dyn Bag<T>, Option<T>> for GetInTurn {
     }
 
     fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, dyn Bag<T>>) -> Option<T> {
-        hit.target().get_in_turn()
+        hit.target().get_in_turn((self.0)())
     }
 }
 

@@ -195,11 +195,11 @@ impl<T: Send + 'static, const ADAPTS: bool, const WIDE: bool> Bag<T> for Local<T
         value
     }
 
-    fn get_in_turn(&self) -> Option<T> {
+    fn get_in_turn(&self, spare: bool) -> Option<T> {
         let client = self.client();
         let lacks = client.is_empty();
         self.note(!lacks);
-        let value = client.get_in_turn();
+        let value = if WIDE && spare { client.get_spare() } else { client.get_in_turn() };
         if WIDE && lacks && value.is_some() {
             self.ask_for_idle_work();
         }

@@ -166,9 +166,10 @@ pub trait Bag<T: Send + 'static>: Send + Sync {
         None
     }
 
-    /// Takes an element, but overtakes no wait: returns `None` also if others wait.
+    /// Takes an element, but overtakes no wait: returns `None` also if others wait. With `spare` it leaves at
+    /// least one element in each other shard.
     #[doc(hidden)]
-    fn get_in_turn(&self) -> Option<T>;
+    fn get_in_turn(&self, spare: bool) -> Option<T>;
 
     /// Returns the elements, which all forms of the object share, and the place of the one shard in the
     /// shared form.

@@ -9,7 +9,8 @@
 //! | [`distributed`](PoolBuilder::distributed) | a lock that is biased to the caller's VP |
 //! | [`adaptive`](PoolBuilder::adaptive) | as its present form; the default |
 //!
-//! In the form `distributed`, a VP without idle objects takes those of other VPs.
+//! In the form `distributed`, a VP without idle objects takes those of other VPs, but not the last one of a
+//! VP. It makes an object instead, unless the pool is at its maximum size.
 //!
 //! ```
 //! use squall::objects::pool::ObjectPool;
@@ -29,7 +30,10 @@
 //! # Guarantees
 //! - With [`max_size`](PoolBuilder::max_size), at most so many objects exist. Threads and tasks that wait for
 //!   one get it in the order in which they began to wait. Callers that come later do not overtake them.
-//! - An object is made only if no idle one is found.
+//! - An object is made only if no idle one is found. In the form `distributed` it is made if no other VP has
+//!   two, except by [`get_or_try_make`](ObjectPool::get_or_try_make). So a pool has at most as many objects
+//!   as were in use at once, and one for each VP that used it. Callers that search while objects come back
+//!   may miss some, and make a few more.
 //! - A panic in one of the pool's functions, or in the drop of an object, ends the call that ran it. The
 //!   object is discarded, and its room goes to the next caller.
 //! - Objects come back from any thread, and after the pool was dropped. They are dropped then.
@@ -38,8 +42,8 @@
 //! # Limits
 //! - A pool never shrinks: objects leave it only when they are found too old or unfit. The shards lend the
 //!   object that came back last, so an object below others may stay idle and old for ever.
-//! - A pool may have fewer objects than VPs that use it. They then take the idle ones from each other for
-//!   ever, with cache misses. If each thread holds an object at the same time once, there are enough.
+//! - A distributed pool at its maximum size may have fewer objects than VPs that use it. They then take the
+//!   idle ones from each other for ever, with cache misses. Set the maximum to at least the number of VPs.
 //! - An object goes back as its user left it, even if the user panicked. Until it is lent again it is neither
 //!   checked nor reset, and keeps its memory and its contents.
 //! - An arbiter that panics when an object comes back loses it, and its room.
@@ -146,7 +150,7 @@ impl<T: Send + 'static> ObjectPool<T> {
     /// allocated, in blocks of 64 bytes.
     #[inline]
     pub fn get(&self) -> Pooled<T> {
-        match get_in_turn(self.handle()) {
+        match get_in_turn(self.handle(), || self.may_grow()) {
             Some(Idle(Some(object))) if self.rules.is_plain() => self.lend(Some(object)),
             found => self.get_slow(found),
         }
@@ -229,7 +233,8 @@ impl<T: Send + 'static> ObjectPool<T> {
         self.admit(found)
     }
 
-    /// Like [`get`](ObjectPool::get), but makes an object by `make`, which may fail.
+    /// Like [`get`](ObjectPool::get), but makes an object by `make`, which may fail. In each form, it makes
+    /// one only if none is idle.
     ///
     /// If all callers use this method, the function of the pool itself is never called. It may be
     /// `|| unreachable!()`.
@@ -248,7 +253,7 @@ impl<T: Send + 'static> ObjectPool<T> {
     /// # Panics
     /// Like [`get`](ObjectPool::get).
     pub fn get_or_try_make<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<Pooled<T>, E> {
-        let found = match self.find() {
+        let found = match self.find_idle() {
             Some(found) => found,
             None => self.handle().get_wait().unwrap_or_else(|error| panic!("{error}")),
         };
@@ -278,7 +283,7 @@ impl<T: Send + 'static> ObjectPool<T> {
     where
         F: Future<Output = Result<T, E>>,
     {
-        let found = match self.find() {
+        let found = match self.find_idle() {
             Some(found) => found,
             None => self.handle().get_async().await.unwrap_or_else(|error| panic!("{error}")),
         };
@@ -324,7 +329,20 @@ impl<T: Send + 'static> ObjectPool<T> {
 
     /// Returns an idle object or a room, without waiting.
     fn find(&self) -> Option<Idle<T>> {
-        self.prefer(get_in_turn(self.handle()))
+        let spare = self.may_grow().then(|| self.prefer(get_in_turn(self.handle(), || true)));
+        // Also if another call made the last object of the pool meanwhile.
+        spare.flatten().or_else(|| self.find_idle())
+    }
+
+    /// Like [`find`](ObjectPool::find), but returns a room only if no object is idle.
+    fn find_idle(&self) -> Option<Idle<T>> {
+        self.prefer(get_in_turn(self.handle(), || false))
+    }
+
+    /// Returns whether the pool is below its maximum size.
+    fn may_grow(&self) -> bool {
+        // Relaxed: see `room`.
+        self.rules.max_size.is_none_or(|max| self.made.load(Ordering::Relaxed) < max)
     }
 
     /// Returns an idle object, or else a room: the one that was found, or a new one.
@@ -334,7 +352,7 @@ impl<T: Send + 'static> ObjectPool<T> {
         // Rooms may lie above objects.
         while let Some(Idle(None)) = found {
             rooms.push(self.lend(None));
-            found = get_in_turn(self.handle());
+            found = get_in_turn(self.handle(), || false);
         }
         match found {
             // The drop puts the rooms back.

@@ -75,6 +75,9 @@ fn panic_if(function: u32) {
     }
 }
 
+/// Number of estimates.
+static JUDGED: AtomicU32 = AtomicU32::new(0);
+
 /// Held while the family's sensors cannot be read.
 static MAY_READ: Mutex<()> = Mutex::new(());
 /// Whether a thread has begun to read them.
@@ -114,6 +117,7 @@ impl Family for Things {
 
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {
         panic_if(JUDGE);
+        JUDGED.fetch_add(1, Ordering::Relaxed);
         let large = Shape { form: 1, place: None };
         let cost = |shape, ns_per_s| Cost { shape, ns_per_s, bytes: 0 };
         vec![cost(load.shape, 9e8), cost(large, 1e8)]
@@ -126,6 +130,20 @@ fn thing() -> (Owned<dyn Thing>, Id) {
     let thing: Owned<dyn Thing> = swappable_with(Small).unwrap();
     let id = Handle::id(thing.handle());
     (thing, id)
+}
+
+#[test]
+fn the_calls_of_a_frozen_object_are_counted_once() {
+    let mut time = virtual_time();
+    let (thing, id) = thing();
+    let before = JUDGED.load(Ordering::Relaxed);
+    control::freeze(id, true).unwrap();
+    time.with(hitters(&[0, 1], thing.handle()), |time| {
+        time.pass(Duration::from_secs(5));
+        assert_eq!((form(id), JUDGED.load(Ordering::Relaxed) - before), ("small", 1));
+        control::freeze(id, false).unwrap();
+        time.until("it grows", || form(id) == "large");
+    });
 }
 
 #[test]

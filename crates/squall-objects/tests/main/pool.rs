@@ -43,17 +43,59 @@ fn an_object_that_comes_back_is_lent_again_wherever_it_came_back() {
     let _alone = alone();
     for form in forms() {
         let (make, made) = numbers();
-        let pool = form(ObjectPool::builder(make)).build();
+        let pool = form(ObjectPool::builder(make)).max_size(2).build();
+        let other = pool.get();
         for vp in 0..VPS {
             let object = on(vp, || pool.get());
-            assert_eq!(*object, 0);
+            assert_eq!(*object, 1);
             on((vp + 9) % VPS, || drop(object));
         }
-        let both = (pool.get(), pool.get());
-        assert_eq!((*both.0, *both.1), (0, 1));
-        drop(both);
+        assert_eq!((*other, *pool.get()), (0, 1));
+        drop(other);
         assert_eq!((pool.idle_len(), made.load(Ordering::Relaxed)), (2, 2));
     }
+}
+
+#[test]
+fn a_vp_of_a_distributed_pool_keeps_its_last_object_until_the_pool_is_full() {
+    const CALLERS: u32 = 4;
+    let _alone = alone();
+    let (make, made) = numbers();
+    let pool = ObjectPool::builder(make).distributed().build();
+    let transfers = || pool.handle().counts().demand_transfers;
+    on(0, || drop([0, 1, 2].map(|_| pool.get())));
+    // VP 1 takes two of the three objects, and VP 2 one of those. VP 3 makes one.
+    (0..CALLERS).for_each(|vp| on(vp, || drop(pool.get())));
+    assert_eq!((transfers(), made.load(Ordering::Relaxed)), (2, 4));
+    (0..100 * CALLERS).for_each(|turn| on(turn % CALLERS, || drop(pool.try_get())));
+    assert_eq!((transfers(), made.load(Ordering::Relaxed)), (2, 4), "each VP has an object of its own");
+
+    let (make, made) = numbers();
+    let pool = ObjectPool::builder(make).distributed().max_size(2).build();
+    for turn in 0..100 * CALLERS {
+        on(turn % CALLERS, || assert!(pool.try_get().is_some(), "an object is idle"));
+    }
+    assert_eq!((pool.idle_len(), made.load(Ordering::Relaxed)), (2, 2));
+}
+
+#[test]
+fn an_idle_object_of_another_vp_is_lent_before_one_is_made_that_may_fail() {
+    let _alone = alone();
+    let pool = ObjectPool::builder(|| 7).distributed().build();
+    on(0, || drop(pool.get()));
+    assert_eq!(on(1, || pool.get_or_try_make(|| Err("not now")).map(|object| *object)), Ok(7));
+}
+
+#[test]
+fn objects_that_come_back_elsewhere_are_lent_again() {
+    let _alone = alone();
+    let (make, made) = numbers();
+    let pool = ObjectPool::builder(make).distributed().build();
+    for _ in 0..100 {
+        let object = on(0, || pool.get());
+        on(1, || drop(object));
+    }
+    assert_eq!(made.load(Ordering::Relaxed), 2, "one in use, and one for the other VP");
 }
 
 #[test]

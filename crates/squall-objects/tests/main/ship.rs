@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::common::alone;
 
-#[squall_macros::interface]
+#[squall_macros::interface(crate = squall_core)]
 trait Cell: Send + Sync {
     fn add(&self, n: u64);
     fn get(&self) -> u64;

@@ -430,6 +430,31 @@ impl<T> Client<'_, T> {
         self.take(true)
     }
 
+    /// Like [`get_in_turn`](Client::get_in_turn), but leaves at least one element in each other shard. So it
+    /// returns `None` also if no other shard has two.
+    ///
+    /// A program that can make elements makes one then. If each client has an element of its own, they no
+    /// longer take them from each other.
+    ///
+    /// # Example
+    /// ```
+    /// use squall::parts::bag::Bag;
+    ///
+    /// let bag = Bag::with_places(2);
+    /// bag.client(0).put_batch([1, 2]);
+    /// assert!(bag.client(1).get_spare().is_some());
+    /// assert_eq!((bag.client(1).get_spare(), bag.len()), (None, 1));
+    /// assert!(bag.client(0).get_spare().is_some());
+    /// ```
+    #[inline]
+    pub fn get_spare(&self) -> Option<T> {
+        if self.bag.has_waits() {
+            return None;
+        }
+        let home = self.home();
+        home.get(self.bag).or_else(|| self.bag.get_spare_elsewhere(home))
+    }
+
     /// Takes an element; with `in_turn` not one that a waiter was given.
     #[inline]
     fn take(&self, in_turn: bool) -> Option<T> {

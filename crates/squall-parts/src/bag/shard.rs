@@ -197,11 +197,15 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Takes up to `max` elements in exchange for the empty `block`.
-    pub(super) fn exchange(&self, block: &mut Vec<T>, max: usize, bag: &Bag<T>) {
+    /// Takes up to `max` elements in exchange for the empty `block`, but leaves `keep`.
+    pub(super) fn exchange(&self, block: &mut Vec<T>, max: usize, keep: usize, bag: &Bag<T>) {
         let mut free = Vec::new();
         loop {
             let mut elements = self.lock();
+            let max = max.min(elements.len().saturating_sub(keep));
+            if max == 0 {
+                return;
+            }
             let Some(capacity) = elements.exchange(block, max, &mut free) else {
                 if !block.is_empty() {
                     self.removed(&mut elements, &bag.filled);

@@ -141,19 +141,39 @@ impl<T> Bag<T> {
 
     /// Takes an element of `from`, and moves further ones to `home` if the strategy says so.
     fn take_one(&self, from: &Shard<T>, home: &Shard<T>) -> Option<T> {
-        let bulk = match self.attributes.strategy() {
-            Strategy::Centralized | Strategy::Distributed => 1,
-            _ => self.attributes.bulk().max(1),
-        };
-        let counts = &home.own().counts;
+        let bulk = self.bulk();
         if bulk == 1 {
             let value = from.get(self)?;
-            counts.demand_transfers.add(1);
+            home.own().counts.demand_transfers.add(1);
             return Some(value);
         }
+        self.take_bulk(from, home, bulk, 0)
+    }
+
+    /// Takes an element of another shard that has several, and leaves at least one there.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn get_spare_elsewhere(&self, home: &Shard<T>) -> Option<T> {
+        self.peers(home).find_map(|shard| {
+            home.own().counts.looks.add(1);
+            if shard.len() > 1 { self.take_bulk(shard, home, self.bulk(), 1) } else { None }
+        })
+    }
+
+    /// The most elements of a demand transfer.
+    fn bulk(&self) -> usize {
+        match self.attributes.strategy() {
+            Strategy::Centralized | Strategy::Distributed => 1,
+            _ => self.attributes.bulk().max(1),
+        }
+    }
+
+    /// Takes an element of `from`, and moves further ones to `home`: `bulk` in all. Leaves `keep` there.
+    fn take_bulk(&self, from: &Shard<T>, home: &Shard<T>, bulk: usize, keep: usize) -> Option<T> {
+        let counts = &home.own().counts;
         let mut first = None;
         let (inbound, block) = home.expect(self);
-        let moved = self.move_blocks(from, home, block, bulk, |block| {
+        let moved = self.move_blocks(from, home, block, (bulk, keep), |block| {
             if first.is_none() {
                 first = block.pop();
             }
@@ -169,19 +189,19 @@ impl<T> Bag<T> {
         first
     }
 
-    /// Moves up to `max` elements in blocks, and returns their number. `look` sees each block before it
-    /// arrives. The caller has counted the transfer in.
+    /// Moves up to `max` elements in blocks, but leaves `keep`. Returns their number. `look` sees each block
+    /// before it arrives. The caller has counted the transfer in.
     fn move_blocks(
         &self,
         from: &Shard<T>,
         to: &Shard<T>,
         mut block: Vec<T>,
-        max: usize,
+        (max, keep): (usize, usize),
         mut look: impl FnMut(&mut Vec<T>),
     ) -> usize {
         let mut moved = 0;
         while moved < max {
-            from.exchange(&mut block, max - moved, self);
+            from.exchange(&mut block, max - moved, keep, self);
             if block.is_empty() {
                 break;
             }
@@ -200,7 +220,7 @@ impl<T> Bag<T> {
     /// Moves up to `bulk` elements. Returns their number.
     fn transfer(&self, from: &Shard<T>, to: &Shard<T>) -> usize {
         let Some((inbound, block)) = to.expect_as_member() else { return 0 };
-        let moved = self.move_blocks(from, to, block, self.attributes.bulk().max(1), |_| ());
+        let moved = self.move_blocks(from, to, block, (self.attributes.bulk().max(1), 0), |_| ());
         drop(inbound);
         moved
     }
@@ -232,7 +252,7 @@ impl<T> Bag<T> {
         }
         while excess > 0 {
             let (inbound, block) = center.expect(self);
-            let moved = self.move_blocks(shard, center, block, super::store::block_len::<T>(), |_| ());
+            let moved = self.move_blocks(shard, center, block, (super::store::block_len::<T>(), 0), |_| ());
             drop(inbound);
             self.count_move(shard, moved, false);
             if moved == 0 {
@@ -248,7 +268,7 @@ impl<T> Bag<T> {
             let len = shard.len();
             if len > 0 {
                 let (inbound, block) = to.expect(self);
-                let moved = self.move_blocks(shard, to, block, len, |_| ());
+                let moved = self.move_blocks(shard, to, block, (len, 0), |_| ());
                 drop(inbound);
                 self.count_move(to, moved, true);
             }

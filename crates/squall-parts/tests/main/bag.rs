@@ -150,6 +150,22 @@ fn dp_13_all_peers_are_asked_equally_often() {
 }
 
 #[test]
+fn a_spare_get_leaves_one_element_in_each_other_shard() {
+    for strategy in Strategy::ALL {
+        let bag = Bag::with_places(4);
+        let others = [0, 2, 3].map(|place| bag.client(place));
+        others[1].put_batch(0..200);
+        others[2].put(200);
+        bag.attributes().set_strategy(strategy);
+        let mut got = 0;
+        while bag.client(1).get_spare().is_some() {
+            got += 1;
+        }
+        assert_eq!((got, others.map(|other| other.len())), (199, [0, 1, 1]), "{strategy:?}");
+    }
+}
+
+#[test]
 fn dp_14_a_bulk_transfer_moves_the_constant_and_its_attribute_changes_it() {
     let bag = Bag::with_places(2);
     let (first, second) = (bag.client(0), bag.client(1));

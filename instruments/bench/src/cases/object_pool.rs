@@ -5,13 +5,14 @@
 //! - `sync`: a thread takes and gives back, one buffer after the other.
 //! - `async`: a task does, 256 times per task. Each thread has a runtime of its own.
 //!
-//! `squall` is the adaptive `squall::objects::pool::ObjectPool`, with that maximum size in `async`. It
-//! makes buffers when it needs them, and each thread begins with one.
+//! `squall` is the adaptive `squall::objects::pool::ObjectPool`, with that maximum size in `async`, and
+//! `squall-distributed` the one of that form. They make buffers when they need them, and each thread begins
+//! with one.
 
 use squall::objects::pool::ObjectPool;
 
 use crate::case::{Case, PLAIN, Scale, Spec, Variant};
-use crate::ours_bag::Bounded;
+use crate::ours_bag::{Bounded, DistributedPool};
 use crate::rivals::object_pools::{Deadpool, LockedVec, LockfreeObjectPool, ObjectPoolCrate, Opool};
 use crate::work::object_pool::{ASYNC, Buffer, lending, lending_async, lending_both};
 
@@ -24,6 +25,7 @@ pub(super) static CASE: Case = Case {
     ],
     subjects: &[
         Spec::ours("squall", lending_both::<ObjectPool<Buffer>, Bounded>()),
+        Spec::ours("squall-distributed", lending::<DistributedPool>()),
         Spec::rival("object-pool-crate", lending::<ObjectPoolCrate>()),
         Spec::rival("lockfree-object-pool", lending::<LockfreeObjectPool>()),
         Spec::rival("opool", lending::<Opool>()),

@@ -1,7 +1,7 @@
 //! The tokens, and the books about them.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::run::lock;
 use crate::skeleton::expected_panic::raise_expected_panic;
@@ -27,8 +27,8 @@ impl Books {
     }
 
     /// Makes the token of a number. A number is used once.
-    pub(super) fn token(&self, number: usize) -> Token<'_> {
-        Token { books: self, number, inverse: !number, panics: false }
+    pub(super) fn token(self: &Arc<Books>, number: usize) -> Token {
+        Token { books: self.clone(), number, inverse: !number, panics: false }
     }
 
     /// Returns the number of tokens dropped.
@@ -58,8 +58,8 @@ impl Books {
 }
 
 /// An element of the bag.
-pub(super) struct Token<'a> {
-    books: &'a Books,
+pub(super) struct Token {
+    books: Arc<Books>,
     number: usize,
     /// The number, inverted: a damaged token is found.
     inverse: usize,
@@ -67,7 +67,12 @@ pub(super) struct Token<'a> {
     pub(super) panics: bool,
 }
 
-impl Token<'_> {
+impl Token {
+    /// Makes a second token of this number: a planned break.
+    pub(super) fn double(&self) -> Token {
+        self.books.token(self.number)
+    }
+
     /// Called before the token is put.
     pub(super) fn note_put(&self) {
         self.books.change(self.number, HELD, PUT, "put");
@@ -82,7 +87,7 @@ impl Token<'_> {
     }
 }
 
-impl Drop for Token<'_> {
+impl Drop for Token {
     fn drop(&mut self) {
         // Relaxed: as in `change`.
         if self.books.states[self.number].swap(DROPPED, Ordering::Relaxed) == DROPPED {
@@ -102,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_token_that_comes_out_twice_is_a_violation() {
-        let books = Books::new(2);
+        let books = Arc::new(Books::new(2));
         let token = books.token(1);
         token.note_put();
         token.note_got();

@@ -4,13 +4,15 @@
 //! one moment of the call the bag was empty and no element was on its way. This holds while strategies and
 //! constants change, while idle clients move elements, and while shards leave. A wait gets an element or
 //! ends, and one that is dropped gives its element back. A bag that is dropped drops its elements, even if
-//! one of them panics.
+//! one of them panics. All this holds for the bag of an object too (`squall::objects::bag`), while it is
+//! swapped.
 //!
 //! Tried: a round has a new bag with up to 64 more places than VPs, and new threads. Each thread holds some
 //! tokens. It puts and gets single ones and batches, as the client of its VP or of a random place. In between
 //! it is idle, waits, gives up or cancels waits, or lets shards leave. It gathers all elements in one shard,
-//! changes the strategy or a constant, or moves to another processor. Some rounds close the bag. At the end
-//! of a round all tokens are counted.
+//! changes the strategy or a constant, or moves to another processor. Some rounds close the bag. In others
+//! the bag belongs to an object: threads call the object too, and swap it from form to form. At the end of a
+//! round all tokens are counted.
 //!
 //! - I1. A round is *plentiful* or *scarce*. A plentiful one has more tokens than all threads may hold. So
 //!   at each moment one is in the bag, and no get may say empty.
@@ -21,6 +23,7 @@
 mod books;
 mod round;
 
+use std::sync::Arc;
 use std::thread;
 
 use crate::run::{Report, Run, Stress, Violation, threads_beyond_processors};
@@ -47,6 +50,10 @@ breaks! {
     ForgetWaiter = "forget-waiter",
     /// A token is sometimes leaked at the end of a round.
     LeakToken = "leak-token",
+    /// A swap loses a token.
+    LoseInSwap = "lose-in-swap",
+    /// A swap doubles a token.
+    DoubleInSwap = "double-in-swap",
 }
 
 /// Distance between the random streams of two rounds.
@@ -59,7 +66,7 @@ fn run(run: &Run) -> Result<Report, Violation> {
     let mut rounds = 0;
     while !run.is_over() {
         let stream = rounds * STREAMS;
-        let books = Books::new(tokens_max(run.threads));
+        let books = Arc::new(Books::new(tokens_max(run.threads)));
         let round =
             Round::new(&books, run.threads, broken, &home, &counts, &mut run.rng(stream + STREAMS - 1));
         thread::scope(|scope| {

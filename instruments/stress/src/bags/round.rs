@@ -1,16 +1,22 @@
 //! One round: a bag, its tokens, and the body of a thread.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use squall::adapt::control::{self, ControlError};
+use squall::objects::bag::{self as objects, Bag as Object, BagExt};
 use squall::parts::bag::{Bag, Client, Strategy, Wait, WaitError};
+use squall::swap::{Swap, SwapFailure};
+use squall::{Handle, Owned};
 use squall_machine::machine;
 
 use super::Break;
 use super::books::{Books, Token};
 use crate::run::{Rng, Violation};
+use crate::skeleton::cleanup::drain_values;
 use crate::skeleton::delay::delay;
 use crate::skeleton::expected_panic::{ExpectedPanic, catch_silently, panic_message};
 use crate::skeleton::placement::{AllowedCpus, switch_vp};
@@ -48,6 +54,8 @@ pub(super) struct Counts {
     waits: AtomicU64,
     cancelled: AtomicU64,
     closed: AtomicU64,
+    objects: AtomicU64,
+    swaps: AtomicU64,
 }
 
 impl Counts {
@@ -67,6 +75,8 @@ impl Counts {
             ("waits", &self.waits),
             ("waits cancelled", &self.cancelled),
             ("waits ended by a close", &self.closed),
+            ("rounds with an object", &self.objects),
+            ("swaps", &self.swaps),
         ];
         lines.map(|(name, count)| (name, count.load(Ordering::Relaxed))).to_vec()
     }
@@ -78,8 +88,12 @@ fn count(place: &AtomicU64, more: usize) {
 
 /// The data that the threads of a round share. The books outlive the tokens.
 pub(super) struct Round<'a> {
-    bag: Bag<Token<'a>>,
-    books: &'a Books,
+    bag: Arc<Bag<Token>>,
+    /// The object that has the bag, in some rounds.
+    object: Option<Owned<dyn Object<Token>>>,
+    /// Whether the object is adaptive.
+    adapts: bool,
+    books: &'a Arc<Books>,
     tokens: usize,
     places: usize,
     /// Whether there are more tokens than all threads may hold (`bags/I1`).
@@ -99,7 +113,7 @@ pub(super) fn tokens_max(threads: usize) -> usize {
 
 impl<'a> Round<'a> {
     pub(super) fn new(
-        books: &'a Books,
+        books: &'a Arc<Books>,
         threads: usize,
         broken: Option<Break>,
         home: &'a AllowedCpus,
@@ -113,22 +127,48 @@ impl<'a> Round<'a> {
         } else {
             1 + rng.below(2 * threads as u64) as usize
         };
-        let places = machine().vp_limit() + rng.below(PLACES_MAX + 1) as usize;
-        let bag = Bag::with_places(places);
-        let (closes, closing) = (rng.one_in(CLOSED_ONE_IN), AtomicBool::new(false));
-        let round = Round { bag, books, tokens, places, is_plentiful, closes, closing, broken, home, counts };
+        let adapts = rng.one_in(4);
+        let object = match rng.below(4) {
+            _ if adapts => Some(objects::adaptive()),
+            0 => Some(objects::shared()),
+            1 => Some(objects::distributed()),
+            _ => None,
+        };
+        let more = if object.is_some() { 0 } else { rng.below(PLACES_MAX + 1) as usize };
+        let places = machine().vp_limit() + more;
+        let bag = match &object {
+            Some(object) => object.contents_unarbitrated().0,
+            None => Arc::new(Bag::with_places(places)),
+        };
+        count(&counts.objects, usize::from(object.is_some()));
+        // The waits of an object end with the object only.
+        let (closes, closing) = (object.is_none() && rng.one_in(CLOSED_ONE_IN), AtomicBool::new(false));
+        let round = Round {
+            bag,
+            object,
+            adapts,
+            books,
+            tokens,
+            places,
+            is_plentiful,
+            closes,
+            closing,
+            broken,
+            home,
+            counts,
+        };
         for _ in 0..8 {
             round.change(rng);
         }
         for number in 0..tokens {
-            round.put(round.client(rng), books.token(number));
+            round.put(books.token(number), rng);
         }
         round
     }
 
     /// The body of a thread: a random number of steps. Then it puts back all tokens that it holds.
     pub(super) fn live(&self, rng: &mut Rng) {
-        let mut held: Vec<Token<'a>> = Vec::with_capacity(HELD_MAX);
+        let mut held: Vec<Token> = Vec::with_capacity(HELD_MAX);
         for _ in 0..1 + rng.below(STEPS_MAX) {
             if self.books.violation().is_some() {
                 break;
@@ -139,48 +179,25 @@ impl<'a> Round<'a> {
     }
 
     /// Puts back all tokens that the thread holds.
-    fn put_all(&self, held: &mut Vec<Token<'a>>, rng: &mut Rng) {
+    fn put_all(&self, held: &mut Vec<Token>, rng: &mut Rng) {
         while let Some(token) = held.pop() {
-            self.put(self.client(rng), token);
+            self.put(token, rng);
         }
     }
 
-    fn step(&self, held: &mut Vec<Token<'a>>, rng: &mut Rng) {
+    fn step(&self, held: &mut Vec<Token>, rng: &mut Rng) {
         match rng.below(256) {
             0..100 if !held.is_empty() => {
                 let token = held.swap_remove(rng.below(held.len() as u64) as usize);
                 if self.breaks(Break::LoseToken, rng) {
                     return drop(token);
                 }
-                self.put(self.client(rng), token);
+                self.put(token, rng);
             }
             100..200 if held.len() < HELD_MAX => self.get(held, rng),
-            200..210 if !held.is_empty() => {
-                let batch = held.split_off(rng.below(held.len() as u64) as usize);
-                batch.iter().for_each(Token::note_put);
-                count(&self.counts.puts, batch.len());
-                count(&self.counts.batches, 1);
-                self.client(rng).put_batch(batch);
-            }
-            210..220 if held.len() < HELD_MAX => {
-                let wanted = 1 + rng.below((HELD_MAX - held.len()) as u64) as usize;
-                let before = held.len();
-                let got = self.client(rng).get_batch(wanted, held);
-                if got != held.len() - before || got > wanted {
-                    self.books.fail(format!("a batch of at most {wanted} says {got}"));
-                }
-                held[before..].iter().for_each(Token::note_got);
-                count(&self.counts.gets, got);
-                count(&self.counts.batches, 1);
-                if got < wanted {
-                    self.note_empty();
-                }
-            }
-            220..240 => {
-                let (client, events) = (self.client(rng), rng.below(8) as usize);
-                (0..events).for_each(|_| client.idle());
-                count(&self.counts.idle, events);
-            }
+            200..210 if !held.is_empty() => self.put_batch(held, rng),
+            210..220 if held.len() < HELD_MAX => self.get_batch(held, rng),
+            220..240 => self.be_idle(rng),
             240..244 => self.change(rng),
             244 => {
                 self.home.confine(None, rng);
@@ -206,23 +223,127 @@ impl<'a> Round<'a> {
                 // Estimates: only their end is promised.
                 let _ = (self.bag.len(), self.bag.is_empty(), self.client(rng).len());
             }
+            255 => self.swap(rng),
             _ => {}
         }
     }
 
     /// Returns the client of the thread's VP, or of a random place.
-    fn client(&self, rng: &mut Rng) -> Client<'_, Token<'a>> {
+    fn client(&self, rng: &mut Rng) -> Client<'_, Token> {
         if rng.one_in(2) { self.bag.here() } else { self.bag.client(rng.below(self.places as u64) as usize) }
     }
 
-    fn put(&self, client: Client<'_, Token<'a>>, token: Token<'a>) {
-        token.note_put();
-        count(&self.counts.puts, 1);
-        client.put(token);
+    /// Returns the object for half of the calls, if there is one.
+    fn object(&self, rng: &mut Rng) -> Option<Handle<dyn Object<Token>>> {
+        self.object.as_ref().filter(|_| rng.one_in(2)).map(Owned::handle)
     }
 
-    fn get(&self, held: &mut Vec<Token<'a>>, rng: &mut Rng) {
-        let got = self.client(rng).get();
+    fn put(&self, token: Token, rng: &mut Rng) {
+        token.note_put();
+        count(&self.counts.puts, 1);
+        match self.object(rng) {
+            Some(object) => BagExt::put(object, token),
+            None => self.client(rng).put(token),
+        }
+    }
+
+    fn take(&self, rng: &mut Rng) -> Option<Token> {
+        match self.object(rng) {
+            Some(object) => BagExt::get(object),
+            None => self.client(rng).get(),
+        }
+    }
+
+    fn put_batch(&self, held: &mut Vec<Token>, rng: &mut Rng) {
+        let batch = held.split_off(rng.below(held.len() as u64) as usize);
+        batch.iter().for_each(Token::note_put);
+        count(&self.counts.puts, batch.len());
+        count(&self.counts.batches, 1);
+        match self.object(rng) {
+            Some(object) => object.put_batch(batch),
+            None => self.client(rng).put_batch(batch),
+        }
+    }
+
+    fn get_batch(&self, held: &mut Vec<Token>, rng: &mut Rng) {
+        let wanted = 1 + rng.below((HELD_MAX - held.len()) as u64) as usize;
+        let before = held.len();
+        let got = match self.object(rng) {
+            Some(object) => {
+                held.extend(object.get_batch(wanted));
+                held.len() - before
+            }
+            None => self.client(rng).get_batch(wanted, held),
+        };
+        if got != held.len() - before || got > wanted {
+            self.books.fail(format!("a batch of at most {wanted} says {got}"));
+        }
+        held[before..].iter().for_each(Token::note_got);
+        count(&self.counts.gets, got);
+        count(&self.counts.batches, 1);
+        if got < wanted {
+            self.note_empty();
+        }
+    }
+
+    fn be_idle(&self, rng: &mut Rng) {
+        let events = rng.below(8) as usize;
+        match self.object(rng) {
+            Some(object) => (0..events).for_each(|_| object.idle()),
+            None => {
+                let client = self.client(rng);
+                (0..events).for_each(|_| client.idle());
+            }
+        }
+        count(&self.counts.idle, events);
+    }
+
+    /// Swaps the object from its form to another one, or to a new object of the same form. An adaptive object
+    /// stays adaptive: its policy swaps it too.
+    fn swap(&self, rng: &mut Rng) {
+        let Some(object) = self.object.as_ref().map(Owned::handle) else { return };
+        let is_shared = rng.one_in(2);
+        let swapped = if self.adapts {
+            let form = if is_shared { objects::SHARED } else { objects::DISTRIBUTED };
+            match control::swap(Handle::id(object), form) {
+                Err(ControlError::Swap(error)) => Err(error),
+                Ok(_) => Ok(()),
+                Err(error) => return self.books.fail(format!("a swap by name failed: {error}")),
+            }
+        } else {
+            let new = if is_shared { objects::new_shared() } else { objects::new_distributed() };
+            Swap::new(object).timeout(WOKEN_WITHIN).run(new).map(|_| ())
+        };
+        match swapped.map_err(|error| (error.failure(), error)) {
+            Ok(()) => {
+                count(&self.counts.swaps, 1);
+                self.break_swap(rng);
+            }
+            // Another thread swaps it, or the policy counts its calls.
+            Err((SwapFailure::Busy | SwapFailure::Arbitrated, _)) => {}
+            // A swap by name has a short deadline.
+            Err((SwapFailure::TimedOut(_), _)) if self.adapts => {}
+            Err((_, error)) => self.books.fail(format!("a swap failed: {error}")),
+        }
+    }
+
+    /// Loses or doubles a token after a swap, if the run has such a planned break.
+    fn break_swap(&self, rng: &mut Rng) {
+        let Some(planned @ (Break::LoseInSwap | Break::DoubleInSwap)) = self.broken else { return };
+        if !self.is_plentiful {
+            // Threads would wait long for the only token.
+            return;
+        }
+        let Some(token) = self.take(rng) else { return };
+        token.note_got();
+        if planned == Break::DoubleInSwap {
+            self.client(rng).put(token.double());
+            self.put(token, rng);
+        }
+    }
+
+    fn get(&self, held: &mut Vec<Token>, rng: &mut Rng) {
+        let got = self.take(rng);
         if let Some(token) = got {
             token.note_got();
             if self.breaks(Break::GetTwice, rng) {
@@ -240,7 +361,7 @@ impl<'a> Round<'a> {
 
     /// Waits for a token: for a moment, or until a thread puts one. In the second case the thread first puts
     /// back all its tokens. So one is in the bag as soon as all other threads wait or have ended.
-    fn wait(&self, held: &mut Vec<Token<'a>>, rng: &mut Rng) {
+    fn wait(&self, held: &mut Vec<Token>, rng: &mut Rng) {
         let gives_up = rng.one_in(2);
         if !gives_up || held.len() == HELD_MAX {
             self.put_all(held, rng);
@@ -249,13 +370,22 @@ impl<'a> Round<'a> {
         if self.breaks(Break::ForgetWaiter, rng) {
             return self.note_wait(Err(WaitError::TimedOut), false, held);
         }
-        let answer = Wait::new(&self.bag).block_for(limit);
+        let answer = match self.object(rng) {
+            Some(object) => object.get_for(limit).expect("the object exists").ok_or(WaitError::TimedOut),
+            None => Wait::new(&*self.bag).block_for(limit),
+        };
         self.note_wait(answer, gives_up, held);
     }
 
     /// Polls a wait once and drops it. If it was given a token meanwhile, the token goes back.
-    fn poll_once(&self, held: &mut Vec<Token<'a>>, rng: &mut Rng) {
-        let mut wait = pin!(Wait::new(&self.bag));
+    fn poll_once(&self, held: &mut Vec<Token>, rng: &mut Rng) {
+        let object = self.object(rng);
+        let mut wait = pin!(async {
+            match object {
+                Some(object) => Ok(object.get_async().await.expect("the object exists")),
+                None => Wait::new(&*self.bag).await,
+            }
+        });
         match wait.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => self.note_wait(answer.map_err(|_| WaitError::Closed), true, held),
             Poll::Pending => {
@@ -265,7 +395,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn note_wait(&self, answer: Result<Token<'a>, WaitError>, gives_up: bool, held: &mut Vec<Token<'a>>) {
+    fn note_wait(&self, answer: Result<Token, WaitError>, gives_up: bool, held: &mut Vec<Token>) {
         count(&self.counts.waits, 1);
         match answer {
             Ok(token) => {
@@ -325,9 +455,9 @@ impl<'a> Round<'a> {
     pub(super) fn end(self, rng: &mut Rng) -> Result<(), Violation> {
         // The rest is dropped with the bag.
         let wanted = if rng.one_in(2) { self.tokens } else { rng.below(self.tokens as u64 + 1) as usize };
-        let mut got: Vec<Token<'a>> = Vec::new();
+        let mut got: Vec<Token> = Vec::new();
         while got.len() < wanted
-            && let Some(token) = self.client(rng).get()
+            && let Some(token) = self.take(rng)
         {
             token.note_got();
             got.push(token);
@@ -336,7 +466,7 @@ impl<'a> Round<'a> {
             let what =
                 format!("{} of {} tokens are in the bag after all were put back", got.len(), self.tokens);
             self.books.fail(what);
-        } else if got.len() == self.tokens && self.client(rng).get().is_some() {
+        } else if got.len() == self.tokens && self.take(rng).is_some() {
             self.books.fail("a token is in the bag after all were taken".to_owned());
         }
         if self.broken == Some(Break::LeakToken) {
@@ -345,10 +475,17 @@ impl<'a> Round<'a> {
         // The bag drops the other tokens after a drop that panics.
         if let Some(mut token) = got.pop() {
             token.panics = true;
-            token.note_put();
-            self.client(rng).put(token);
+            self.put(token, rng);
         }
         drop(got);
+        if let Some(object) = self.object {
+            drop(object);
+            // The tokens are dropped below, with the last reference.
+            let others = || Arc::strong_count(&self.bag) as i64 - 1;
+            if let Err(what) = drain_values(others, "references to the bag of an object") {
+                self.books.fail(what);
+            }
+        }
         match catch_silently(|| drop(self.bag)) {
             Ok(()) => {}
             Err(panic) if panic.is::<ExpectedPanic>() => count(&self.counts.panics, 1),
