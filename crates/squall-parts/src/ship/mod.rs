@@ -157,6 +157,7 @@ impl<F> std::error::Error for SendError<F> {}
 /// # Ok::<(), &'static str>(())
 /// ```
 #[cfg(not(loom))]
+#[track_caller]
 pub fn ship<R, F>(target: impl Into<Target>, call: F) -> Result<PendingCall<R>, SendError<F>>
 where
     R: Send + 'static,
@@ -169,6 +170,7 @@ where
     if squall_sys::fork::forked() {
         return Err(SendError::Forked(call));
     }
+    target.check();
     target.try_each(here, call, send).map_err(SendError::InboxFull)
 }
 

@@ -96,3 +96,10 @@ fn errors_give_the_call_back() {
     error.into_call()();
     assert_eq!(Arc::strong_count(&count), 1);
 }
+
+#[test]
+fn a_vp_that_the_machine_lacks_is_a_panic() {
+    let beyond = Vp::new(u32::try_from(machine().vp_limit()).unwrap());
+    let panic = std::panic::catch_unwind(|| ship(&beyond, || ()).map(drop).is_ok()).unwrap_err();
+    assert!(panic.downcast_ref::<String>().is_some_and(|text| text.contains("this machine has no")));
+}
