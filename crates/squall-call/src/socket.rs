@@ -7,7 +7,8 @@
 //! recognised as cut off. Names are abstract: they end with the last socket of the server.
 //!
 //! - I1. All sockets close on exec and never block. A function waits only until a deadline of its caller.
-//! - I2. A packet gives at most [`DESCRIPTORS_MAX`] descriptors. More close at once, and are an error.
+//! - I2. A packet gives at most [`DESCRIPTORS_MAX`] descriptors. More are an error. Descriptors of a packet
+//!   that is refused are closed by a thread of their own ([`close_elsewhere`]).
 //!
 //! Not promised: that the server of a name belongs to the user in the name. Any process can take a name, so a
 //! client asks [`squall_sys::peer::peer`] for the user. Names are seen within a network namespace alone.
@@ -16,6 +17,8 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+use squall_sys::sync::{Mutex, StdArc as Arc, lock, thread};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, FdFlags};
@@ -197,23 +200,43 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<P
             descriptors.extend(rights);
         }
     }
-    let refused = |why: &str| Err(io::Error::new(ErrorKind::InvalidData, why));
+    let refused = |descriptors, why: &str| {
+        close_elsewhere(descriptors);
+        Err(io::Error::new(ErrorKind::InvalidData, why))
+    };
     if message.bytes == 0 && descriptors.is_empty() && !message.flags.contains(ReturnFlags::CTRUNC) {
         return Ok(None);
     }
     if message.flags.contains(ReturnFlags::TRUNC) {
-        return refused("the peer sent a packet that is longer than every frame");
+        return refused(descriptors, "the peer sent a packet that is longer than every frame");
     }
     if message.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() > DESCRIPTORS_MAX {
         return refused(
+            descriptors,
             "descriptors of the peer's packet were lost: it sent too many, or this process has too many open \
              files",
         );
     }
     if message.bytes == 0 {
-        return refused("the peer sent descriptors without a frame");
+        return refused(descriptors, "the peer sent descriptors without a frame");
     }
     Ok(Some(Packet { bytes: message.bytes, descriptors }))
+}
+
+/// Closes descriptors that a peer sent, on a thread of their own. To close a descriptor of a hostile peer can
+/// take any time, for example if its file system does not answer. Leaks them if no thread can be started.
+pub fn close_elsewhere(descriptors: Vec<OwnedFd>) {
+    if descriptors.is_empty() {
+        return;
+    }
+    // A closure that does not run would close what it owns here.
+    let kept = Arc::new(Mutex::new(descriptors));
+    let take = |kept: &Mutex<Vec<OwnedFd>>| std::mem::take(&mut *lock(kept, "descriptors to close"));
+    let given = kept.clone();
+    let spawned = thread::Builder::new().name("squall-call-close".into()).spawn(move || drop(take(&given)));
+    if spawned.is_err() {
+        std::mem::forget(take(&kept));
+    }
 }
 
 /// Like [`receive`], but waits until `deadline` at most for a packet.

@@ -217,20 +217,30 @@ impl ImportOptions {
             _ => ImportError::Closed,
         })?;
         let Some(socket::Packet { bytes, mut descriptors }) = packet else { return Err(ImportError::Closed) };
-        let welcome = match Frame::decode(&buffer[..bytes])? {
-            Frame::Welcome(welcome) if welcome.regions == regions => welcome,
-            Frame::Differs(Differs { signature }) => {
-                let found = signature.to_owned();
-                return Err(ImportError::OtherSchema { expected: I::SIGNATURE, found });
-            }
-            Frame::Refusal(refusal) => return Err(ImportError::Refused(refusal)),
-            _ => return Err(ImportError::Unexpected("another frame than the welcome")),
+        let file = if descriptors.len() == 1 { descriptors.pop() } else { None };
+        socket::close_elsewhere(descriptors);
+        let refused = |file: Option<OwnedFd>, why| {
+            socket::close_elsewhere(file.into_iter().collect());
+            Err(why)
         };
-        let Some(file) = descriptors.pop().filter(|_| descriptors.is_empty()) else {
+        let welcome = match Frame::decode(&buffer[..bytes]) {
+            Ok(Frame::Welcome(welcome)) if welcome.regions == regions => welcome,
+            Err(error) => return refused(file, error.into()),
+            Ok(Frame::Differs(Differs { signature })) => {
+                let found = signature.to_owned();
+                return refused(file, ImportError::OtherSchema { expected: I::SIGNATURE, found });
+            }
+            Ok(Frame::Refusal(refusal)) => return refused(file, ImportError::Refused(refusal)),
+            Ok(_) => return refused(file, ImportError::Unexpected("another frame than the welcome")),
+        };
+        let Some(file) = file else {
             return Err(ImportError::Unexpected("a welcome without exactly one segment"));
         };
         let bytes = layout::segment_bytes(regions).expect("a number of regions within the bounds");
-        let memory = squall_sys::shared::SharedMemory::open(file.as_fd(), bytes)?;
+        let memory = match squall_sys::shared::SharedMemory::open(file.as_fd(), bytes) {
+            Ok(memory) => memory,
+            Err(error) => return refused(Some(file), error.into()),
+        };
         let segment = Segment::new(memory, regions);
         let connection = Connection::new(segment, welcome.object, socket, server, self.limit)?;
         let imported = Imported::<I>::new(connection.clone())

@@ -112,7 +112,8 @@ impl ExportOptions {
         self
     }
 
-    /// Lets processes of this user connect, too.
+    /// Lets processes of this user connect, too. In a user namespace, all users without a mapping there have
+    /// the same number, often 65534: do not allow that one.
     pub fn allow_user(mut self, uid: u32) -> ExportOptions {
         if let Some(users) = &mut self.settings.users {
             users.push(uid);

@@ -294,6 +294,42 @@ fn welcome(regions: u32) -> Vec<u8> {
     Frame::Welcome(Welcome { object: 9, methods: u64::MAX, regions }).encode().unwrap()
 }
 
+/// Both ends of a connection. To close the second end takes an hour, unless the first one ends before.
+fn lingering() -> (std::net::TcpStream, OwnedFd) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (reader, _) = listener.accept().unwrap();
+    sender.set_nonblocking(true).unwrap();
+    while std::io::Write::write(&mut sender, &[0; 1 << 16]).is_ok() {}
+    let linger = libc::linger { l_onoff: 1, l_linger: 3_600 };
+    let length = size_of_val(&linger) as libc::socklen_t;
+    // SAFETY: the option takes a struct of this type and length.
+    let set = unsafe {
+        let socket = std::os::fd::AsRawFd::as_raw_fd(&sender);
+        libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), length)
+    };
+    assert_eq!(set, 0);
+    (reader, sender.into())
+}
+
+#[test]
+fn a_descriptor_that_cannot_be_closed_does_not_hold_an_import() {
+    let regions = squall_machine::machine().vp_limit() as u32;
+    let refusal = Frame::Refusal(Refusal::Busy).encode().unwrap();
+    for (frame, count) in [(welcome(regions), 1), (welcome(regions), 2), (refusal, 1), (vec![1; 9], 1)] {
+        let (reader, lingering) = lingering();
+        let error = answer_with(move |socket| {
+            let both = [lingering.as_fd(), lingering.as_fd()];
+            socket::send(socket.as_fd(), &frame, &both[..count]).unwrap();
+            // The last one to close it waits: here, or in the import.
+            std::thread::spawn(move || drop(lingering));
+        });
+        assert!(!error.to_string().is_empty());
+        // The kernel resets the connection, and the close ends.
+        drop(reader);
+    }
+}
+
 #[test]
 fn a_welcome_without_the_right_segment_is_an_error() {
     let regions = squall_machine::machine().vp_limit() as u32;

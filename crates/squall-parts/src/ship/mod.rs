@@ -169,6 +169,7 @@ impl<F> std::error::Error for SendError<F> {}
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[cfg(not(loom))]
+#[track_caller]
 pub fn ship<R, F>(target: impl Into<Target>, call: F) -> Result<PendingCall<R>, SendError<F>>
 where
     R: Send + 'static,
@@ -181,6 +182,7 @@ where
     if squall_sys::fork::forked() {
         return Err(SendError::Forked(call));
     }
+    target.check();
     target.try_each(here, call, |vp, call| send(vps::inbox_of(vp), call))
 }
 

@@ -52,6 +52,12 @@ impl From<Vp> for Target {
     }
 }
 
+impl From<&Vp> for Target {
+    fn from(vp: &Vp) -> Target {
+        Target::from(*vp)
+    }
+}
+
 impl From<(ClusterSize, Cluster)> for Target {
     fn from((size, cluster): (ClusterSize, Cluster)) -> Target {
         Target { place: Place::Cluster(size, cluster), choice: Choice::SameIndex }
@@ -62,6 +68,17 @@ impl Target {
     /// Sets the choice of the VP.
     pub fn choice(self, choice: Choice) -> Target {
         Target { choice, ..self }
+    }
+
+    /// Checks that the machine has the VP of the target.
+    ///
+    /// # Panics
+    /// If it lacks the VP.
+    #[track_caller]
+    pub(super) fn check(self) {
+        if let Place::Vp(vp) = self.place {
+            assert!(machine().vps().contains(vp), "this machine has no {vp}");
+        }
     }
 
     /// Returns whether the target contains `here`.
