@@ -198,7 +198,7 @@ fn a_thread_that_leaks_its_guard_serves_until_its_end() {
 
 #[test]
 fn a_vp_that_the_machine_lacks_is_a_panic() {
-    let beyond = [Vp::new(u32::try_from(machine().vp_limit()).unwrap())];
+    let beyond = [squall_machine::Vp::new(u32::try_from(machine().vp_limit()).unwrap())];
     let ships = || beyond.iter().all(|vp| ship(vp, || ()).is_ok());
     let panic = std::panic::catch_unwind(ships).unwrap_err();
     assert!(panic.downcast_ref::<String>().is_some_and(|text| text.contains("this machine has no")));
