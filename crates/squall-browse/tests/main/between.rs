@@ -162,7 +162,9 @@ fn methods_are_denied_and_callers_disconnected_from_outside() {
     let other = refusal(client.disconnect(&ends.id(), number + 1_000_000));
     assert!(other.contains("has no caller"), "{other}");
     client.disconnect(&ends.id(), number).expect("disconnected");
-    assert_eq!(reason(ends.imported.try_put(1)), transport(Transport::Disconnected));
+    // A worker may have begun the call when the connection ended.
+    let ended = [Transport::Disconnected, Transport::PeerGone].map(transport);
+    assert!(ended.contains(&reason(ends.imported.try_put(1))));
     assert_eq!(ends.object.sum(), 4);
 
     let actions = client.actions_of(&ends.id()).expect("an answer");

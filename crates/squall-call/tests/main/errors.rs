@@ -118,9 +118,7 @@ fn the_end_of_the_own_import_differs_from_the_end_of_the_object() {
     drop(object);
     failed(imported.try_add(1), Transport::Destroyed, false);
     drop(export);
-    // The first call may still reach the server.
-    let first = imported.try_add(1).unwrap_err();
-    assert!(!first.may_have_run(), "{first}");
+    // The first calls may still reach the server.
     while imported.try_add(1).unwrap_err().reason() != transport(Transport::Disconnected) {}
     let handle = imported.handle();
     drop(imported);

@@ -37,7 +37,9 @@ fn an_object_is_found_by_its_name_until_its_export_ends() {
     assert!(matches!(import::<dyn Shop>(&name), Err(ImportError::NoServer { .. })));
     let gone = kind(one.try_add(1));
     assert!(
-        gone == transport(Transport::Disconnected) || gone == transport(Transport::NoSuchObject),
+        [Transport::Disconnected, Transport::PeerGone, Transport::NoSuchObject]
+            .map(transport)
+            .contains(&gone),
         "{gone:?}"
     );
     adds(object.handle(), 1, 3);
@@ -87,7 +89,9 @@ fn rights_change_while_calls_come() {
     assert!(matches!(export.deny("none"), Err(ExportError::NoSuchMethod { .. })));
     assert!(client.calls() >= 6);
     client.disconnect();
-    assert_eq!(kind(imported.try_get("a")), transport(Transport::Disconnected));
+    // The worker may have begun the call when the connection ended.
+    let ended = [Transport::Disconnected, Transport::PeerGone].map(transport);
+    assert!(ended.contains(&kind(imported.try_get("a"))));
 }
 
 #[test]

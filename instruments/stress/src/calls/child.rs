@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use squall::call::{ExportOptions, ImportOptions};
+use squall::call::{ExportOptions, ImportError, ImportOptions};
 use squall::{Handle, Owned};
 
 use super::account::{Account, Keeper, Ledger};
@@ -88,7 +88,15 @@ fn serve(part: &Part) -> Result<(), String> {
 fn call(part: &Part) -> Result<(), String> {
     let limit = if part.hostile { HOSTILE_PATIENCE } else { PATIENCE };
     let options = ImportOptions::new().limit(limit);
-    let object = options.import::<dyn Account>(&part.name).map_err(|error| error.to_string())?;
+    let began = Instant::now();
+    let object = loop {
+        match options.import::<dyn Account>(&part.name) {
+            Ok(object) => break object,
+            // The short limit of a hostile client holds for its import, too.
+            Err(ImportError::TimedOut) if part.hostile && began.elapsed() < PATIENCE => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    };
     let (stop, voice) = (AtomicBool::new(false), Voice::default());
     thread::scope(|scope| {
         for index in 0..part.threads {
