@@ -535,7 +535,8 @@ pub(crate) fn serving(tables: &Tables, slot: u32) -> Option<Serving> {
     }
 }
 
-/// Returns the object that serves the calls of this slot, unless it was destroyed. Called within an operation.
+/// Returns the object that serves the calls of this slot, unless it was destroyed. Called within an
+/// operation.
 fn live_at(tables: &Tables, slot: u32) -> Option<NonNull<Object>> {
     let mut dead = None;
     loop {
