@@ -8,27 +8,24 @@
 //! segment   region 0 | region 1 | ...                                      REGION_BYTES each
 //! region    16 slots, SLOT_BYTES each | 16 bulk areas, BULK_BYTES each
 //! slot      byte  0  call          the client's bell: number of the call, and flags
-//!               128  reply         the server's bell: number of the call, and flags
-//!               256  object        id of the exported object, low half
-//!               260  generation    its high half
-//!               264  method        number of the method
-//!               268  length        bytes of arguments
-//!               272  caller_cpu    processor of the caller plus 1; 0 is none
-//!               276  worker_cpu    processor of the worker plus 1; 0 is none
-//!               280  status        status of the reply
-//!               284  reply_length  bytes of the result
-//!               288  inline data   arguments, then the result, if they fit
+//!                 4  reply         the server's bell: number of the call, and flags
+//!                 8  worker_cpu    processor of the worker plus 1; 0 is none
+//!                12  caller_cpu    processor of the caller plus 1; 0 is none
+//!                16  object        id of the exported object, low half
+//!                20  generation    its high half
+//!                24  method        number of the method
+//!                28  length        bytes of arguments
+//!                32  status        status of the reply
+//!                36  reply_length  bytes of the result
+//!                64  inline data   arguments, then the result, if they fit
 //! ```
-//!
-//! A worker that spins reads `call` all the time, and a caller that spins `reply`. So nothing else lies on
-//! their lines: each write there would wait for the line.
 
 /// Slots of a region: calls that threads of one VP of the client can have in flight at once.
 pub const REGION_SLOTS: u32 = 16;
 /// Size of a slot in bytes.
-pub const SLOT_BYTES: usize = 512;
+pub const SLOT_BYTES: usize = 256;
 /// Offset of the inline data of a slot.
-const INLINE_OFFSET: usize = 288;
+const INLINE_OFFSET: usize = 64;
 /// Largest size in bytes of arguments or a result within the slot.
 pub const INLINE_BYTES: usize = SLOT_BYTES - INLINE_OFFSET;
 /// Size of the bulk area of a slot, and largest size of arguments or a result, in bytes: 8 KiB, and room for
@@ -103,55 +100,55 @@ impl Slot {
     /// Offset of the word that the server changes to reply.
     #[inline]
     pub const fn reply(self) -> usize {
-        self.at + 128
+        self.at + 4
     }
 
     /// Offset of the word with the worker's processor plus 1.
     #[inline]
     pub const fn worker_cpu(self) -> usize {
-        self.at + 276
+        self.at + 8
     }
 
     /// Offset of the word with the caller's processor plus 1.
     #[inline]
     pub const fn caller_cpu(self) -> usize {
-        self.at + 272
+        self.at + 12
     }
 
     /// Offset of the word with the low half of the object's id.
     #[inline]
     pub const fn object(self) -> usize {
-        self.at + 256
+        self.at + 16
     }
 
     /// Offset of the word with the high half of the object's id.
     #[inline]
     pub const fn generation(self) -> usize {
-        self.at + 260
+        self.at + 20
     }
 
     /// Offset of the word with the number of the method.
     #[inline]
     pub const fn method(self) -> usize {
-        self.at + 264
+        self.at + 24
     }
 
     /// Offset of the word with the length in bytes of the arguments.
     #[inline]
     pub const fn length(self) -> usize {
-        self.at + 268
+        self.at + 28
     }
 
     /// Offset of the word with the status of the reply.
     #[inline]
     pub const fn status(self) -> usize {
-        self.at + 280
+        self.at + 32
     }
 
     /// Offset of the word with the length in bytes of the result.
     #[inline]
     pub const fn reply_length(self) -> usize {
-        self.at + 284
+        self.at + 36
     }
 
     /// Returns the offsets of all words, in their order.
@@ -193,11 +190,11 @@ mod tests {
 
     #[test]
     fn a_segment_has_whole_regions_within_bounds() {
-        assert_eq!(REGION_BYTES, 140 * 1024);
-        assert_eq!(INLINE_BYTES, 224);
+        assert_eq!(REGION_BYTES, 136 * 1024);
+        assert_eq!(INLINE_BYTES, 192);
         assert_eq!(segment_bytes(0), None);
         assert_eq!(segment_bytes(1), Some(REGION_BYTES));
-        assert_eq!(segment_bytes(REGIONS_MAX), Some(140 << 20));
+        assert_eq!(segment_bytes(REGIONS_MAX), Some(136 << 20));
         assert_eq!(segment_bytes(REGIONS_MAX + 1), None);
         assert_eq!(segment_bytes(u32::MAX), None);
     }
@@ -225,11 +222,7 @@ mod tests {
         for index in 0..regions * REGION_SLOTS {
             let slot = Slot::new(index, regions).unwrap();
             let words = slot.words();
-            assert!(words.iter().all(|at| at.is_multiple_of(4)));
-            // The bells have lines of their own.
-            for bell in [slot.call(), slot.reply()] {
-                assert_eq!(words.iter().filter(|at| **at / 128 == bell / 128).count(), 1);
-            }
+            assert!(words.iter().all(|at| at.is_multiple_of(4) && at / 64 == slot.call() / 64));
             parts.extend(words.map(|at| (at, 4)));
             let inline = slot.data(INLINE_BYTES as u32).unwrap();
             let bulk = slot.data(BULK_BYTES as u32).unwrap();
@@ -237,7 +230,7 @@ mod tests {
             assert_eq!(slot.data(INLINE_BYTES as u32 + 1), Some(bulk));
             assert_eq!(slot.data(BULK_BYTES as u32 + 1), None);
             assert_eq!(slot.data(u32::MAX), None);
-            assert!(inline.is_multiple_of(8) && bulk.is_multiple_of(64));
+            assert!(inline.is_multiple_of(64) && bulk.is_multiple_of(64));
             parts.extend([(inline, INLINE_BYTES), (bulk, BULK_BYTES)]);
         }
         parts.sort();

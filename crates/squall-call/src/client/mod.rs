@@ -38,7 +38,7 @@ use port::Imported;
 /// [`ImportError::TimedOut`] if the server does not answer within five seconds, or within
 /// [`ImportOptions::limit`] if it is set, or before the end of [`with_deadline`].
 /// # Cost
-/// A connection: a socket, a mapping with 140 KiB of addresses for each processor (touched when used), and
+/// A connection: a socket, a mapping with 136 KiB of addresses for each processor (touched when used), and
 /// the thread `squall-calls`, one for all connections of the process.
 /// # Source
 /// Gamsa et al. 1999, §6: an object of another address space is called like one's own.
