@@ -31,6 +31,6 @@ pub(super) const OVER: Site = Site(222);
 /// Not an ordering: a waiter leaves its waker before it looks (`tally/I2`).
 pub(super) const LEAVE: Site = Site(223);
 /// Release of a call that runs again. Partner: [`TAKE`].
-pub(super) const AGAIN: Site = Site(224);
+pub(super) const AGAIN: Site = Site(241);
 /// Not an ordering: a thread that waits, and for which no other one can serve, serves itself (`staff/I3`).
-pub(super) const SERVES: Site = Site(225);
+pub(super) const SERVES: Site = Site(242);
