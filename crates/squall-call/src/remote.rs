@@ -67,6 +67,8 @@ pub enum Unserved {
     Result(Malformed),
     /// The object was destroyed, or refused the call.
     Call(CallError),
+    /// The method returned an error of another call, or one that it has received.
+    Returned(CallError),
 }
 
 impl From<Malformed> for Unserved {
@@ -88,7 +90,7 @@ impl fmt::Display for Unserved {
                 "the interface has no such method here; build both processes with the same methods",
             ),
             Unserved::Arguments(malformed) | Unserved::Result(malformed) => malformed.fmt(f),
-            Unserved::Call(error) => error.fmt(f),
+            Unserved::Call(error) | Unserved::Returned(error) => error.fmt(f),
         }
     }
 }

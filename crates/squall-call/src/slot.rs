@@ -415,7 +415,7 @@ impl Desk {
 pub(crate) trait Service {
     /// Runs the call with the arguments in the slot, and writes its result.
     fn run(&self);
-    /// Returns the next step of the worker. Called after each look that found no call.
+    /// Returns the next step of the worker. Called after each call, and after each look that found none.
     fn next(&self) -> Next;
     /// Waits while the word is `seen`. May return early.
     fn wait(&self, words: Words<'_>, seen: Seen);
@@ -434,8 +434,9 @@ pub(crate) enum Next {
     End,
 }
 
-/// Worker: serves the calls of a slot that this worker has taken (see [`Desk::ask`]) until it leaves. Returns
-/// after each call if `once`, and then whether the worker is still in the slot.
+/// Worker: serves the calls of a slot that this worker has taken (see [`Desk::ask`]) until it leaves. If
+/// `once`, it returns after each call, and does not wait for one. Returns whether the worker is still in the
+/// slot.
 pub(crate) fn serve(words: Words<'_>, desk: &Desk, service: &impl Service, once: bool) -> bool {
     loop {
         let seen = words.look();
@@ -444,6 +445,11 @@ pub(crate) fn serve(words: Words<'_>, desk: &Desk, service: &impl Service, once:
                 service.run();
                 desk.count();
                 words.answer(seen, service.sleep());
+                // A caller that issues calls all the time keeps no worker beyond its connection.
+                if service.next() == Next::End {
+                    while !desk.leave() {}
+                    return false;
+                }
                 if once {
                     let seen = words.look();
                     return !(seen.state() != State::Issued && words.mark_absent(seen) && desk.leave());
@@ -453,9 +459,9 @@ pub(crate) fn serve(words: Words<'_>, desk: &Desk, service: &impl Service, once:
         }
         let Some(seen) = words.awake(seen) else { continue };
         match service.next() {
-            Next::Wait => service.wait(words, seen),
-            Next::Leave if words.mark_absent(seen) && desk.leave() => return false,
-            Next::Leave => {}
+            Next::Wait if !once => service.wait(words, seen),
+            Next::Wait | Next::Leave if words.mark_absent(seen) && desk.leave() => return false,
+            Next::Wait | Next::Leave => {}
             Next::End => {
                 while !desk.leave() {}
                 return false;

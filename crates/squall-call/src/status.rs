@@ -51,7 +51,8 @@ const TRANSPORT: [(u32, Transport); 11] = [
 /// The code for a call of the exported object `object` without a result.
 pub(crate) fn code_of(unserved: &Unserved, object: Id) -> u32 {
     match unserved {
-        // The error of a call that the method made. Its method has run.
+        // The method has run. The id of a received error may be that of this object by chance.
+        Unserved::Returned(_) => NESTED,
         Unserved::Call(error) if error.id() != object => NESTED,
         Unserved::Call(error) => match error.reason() {
             CallErrorKind::Destroyed | CallErrorKind::NotThere => DESTROYED,

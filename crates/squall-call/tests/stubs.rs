@@ -81,6 +81,7 @@ impl<I: ?Sized + Remote> Port<I> {
                 failed(Transport::NoSuchObject)
             }
             Unserved::Call(_) => failed(Transport::Denied),
+            Unserved::Returned(_) => failed(Transport::Nested),
         })?;
         let mut reader = Reader::new(&result);
         let bad = |malformed: squall_call::__macro::Malformed| failed(Transport::BadResult(malformed.read()));

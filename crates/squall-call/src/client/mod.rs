@@ -218,6 +218,7 @@ impl ImportOptions {
         })?;
         let Some(socket::Packet { bytes, mut descriptors }) = packet else { return Err(ImportError::Closed) };
         let file = if descriptors.len() == 1 { descriptors.pop() } else { None };
+        let is_bare = file.is_none() && descriptors.is_empty();
         socket::close_elsewhere(descriptors);
         let refused = |file: Option<OwnedFd>, why| {
             socket::close_elsewhere(file.into_iter().collect());
@@ -230,7 +231,8 @@ impl ImportOptions {
                 let found = signature.to_owned();
                 return refused(file, ImportError::OtherSchema { expected: I::SIGNATURE, found });
             }
-            Ok(Frame::Refusal(refusal)) => return refused(file, ImportError::Refused(refusal)),
+            // A refusal with descriptors is none that a caller repeats: each of them may take a thread.
+            Ok(Frame::Refusal(refusal)) if is_bare => return Err(ImportError::Refused(refusal)),
             Ok(_) => return refused(file, ImportError::Unexpected("another frame than the welcome")),
         };
         let Some(file) = file else {

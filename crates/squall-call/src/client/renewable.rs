@@ -14,7 +14,7 @@
 
 use squall_core::{CallError, CallErrorKind, Handle, Interface, InterfaceOf, Owned, Transport};
 use squall_machine::park::{EventCount, is_past, time_left};
-use squall_rcu::{Rcu, try_pin};
+use squall_rcu::{__try_pin, Rcu};
 use squall_sys::sync::{Mutex, lock};
 use std::fmt;
 use std::thread::{self, ThreadId};
@@ -91,11 +91,13 @@ impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> RenewableImport<I> {
     /// Returns the handle of the present import. No lock is held while it is called.
     pub fn handle(&self) -> Handle<I> {
         // No operation is possible in a forked child, where calls of the handle fail.
-        try_pin(|operation| *self.handle.load(operation)).unwrap_or_else(|_| self.state().owner.handle())
+        __try_pin(|operation| *self.handle.load(operation)).unwrap_or_else(|_| self.state().owner.handle())
     }
 
-    /// Calls `f` with the handle of the present import. If the server has ended, imports the object again
-    /// within `limit`, and calls `f` once more if the method has not run.
+    /// Calls `f` with the handle of the present import; `f` makes one call. If the server has ended,
+    /// imports the object again within `limit`, and runs `f` once more if the method has not run. Calls
+    /// that `f` makes before the one that fails are repeated, too. Even an error that is certain comes
+    /// after the import.
     ///
     /// # Errors
     /// The error of `f`. If the method may have run before the server ended ([`CallError::may_have_run`]),

@@ -112,7 +112,7 @@ pub trait ValueOrError<T>: Sized {
     where
         T: Serialize,
     {
-        writer.put(&value?).map_err(Unserved::Result)
+        writer.put(&value.map_err(Unserved::Returned)?).map_err(Unserved::Result)
     }
 
     /// Decodes a result.
@@ -129,7 +129,7 @@ impl<T> ValueOrError<T> for &&Field<Result<T, CallError>> {}
 pub trait PackedOrError<T: Packed>: Sized {
     /// Encodes a result.
     fn __squall_answer(self, value: Result<T, CallError>, writer: &mut Writer<'_>) -> Result<(), Unserved> {
-        value?.put(writer).map_err(Unserved::Result)
+        value.map_err(Unserved::Returned)?.put(writer).map_err(Unserved::Result)
     }
 
     /// Decodes a result.

@@ -4,7 +4,7 @@
 //! take all workers of a server.
 //!
 //! Idea: a user may have one more worker if it has fewer than are still free. One user alone gets half of all
-//! workers, two get a third each. Some are always left for the next user.
+//! workers, two get a third each; the tenth gets one.
 //!
 //! Source: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998.
 

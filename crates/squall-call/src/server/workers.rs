@@ -76,8 +76,12 @@ struct Pool {
     reserved: bool,
     /// Whether the reserved worker serves a call, or is about to.
     reserve_works: bool,
-    /// Values of ended clients that no thread could be started for.
+    /// The job for the reserved worker.
+    for_reserve: Option<Job>,
+    /// Values of ended clients, for a thread that drops them.
     retired: Vec<Values>,
+    /// Whether no such thread could be started. Workers then drop the values.
+    must_drop: bool,
 }
 
 static POOL: OnceLock<Mutex<Pool>> = OnceLock::new();
@@ -96,6 +100,8 @@ fn pool() -> MutexGuard<'static, Pool> {
             users: Users::new(LIMIT),
             reserved: false,
             reserve_works: false,
+            for_reserve: None,
+            must_drop: false,
             retired: Vec::new(),
         })
     };
@@ -231,11 +237,7 @@ fn starve(mut pool: MutexGuard<'_, Pool>, job: &Job) {
         return;
     }
     pool.reserve_works = true;
-    let mut share = share(&job.client);
-    share.served.retain(|slot| *slot != job.slot);
-    pool.users.remove(&job.client.workers);
-    drop(share);
-    pool.wait(job);
+    pool.for_reserve = Some(job.clone());
     RESERVE.notify_one();
 }
 
@@ -389,7 +391,9 @@ fn retire(mut pool: MutexGuard<'_, Pool>, values: Values) {
     // A closure that is not run drops what it owns, so the values stay here until the thread takes them.
     pool.retired.push(values);
     drop(pool);
-    let _ = thread::Builder::new().name("squall-call-end".into()).spawn(drop_retired);
+    if thread::Builder::new().name("squall-call-end".into()).spawn(drop_retired).is_err() {
+        self::pool().must_drop = true;
+    }
 }
 
 /// Drops the values that wait for it. A panic of a drop ends that value alone.
@@ -406,7 +410,6 @@ fn work(first: Job) {
     while let Some(job) = next {
         place.go_to(job.vp);
         serve(&job, &mut buffer, false);
-        drop_retired();
         next = after(job);
     }
 }
@@ -414,6 +417,11 @@ fn work(first: Job) {
 /// The worker has left the slot of this job. Returns the next job, or `None` if the worker ends.
 fn after(job: Job) -> Option<Job> {
     let mut pool = leave(&job);
+    if std::mem::take(&mut pool.must_drop) {
+        drop(pool);
+        drop_retired();
+        pool = self::pool();
+    }
     if let Some(next) = pool.next() {
         let more = !pool.waiting.is_empty();
         drop(pool);
@@ -466,7 +474,10 @@ impl Idle {
 fn leave(job: &Job) -> MutexGuard<'static, Pool> {
     let mut pool_of = pool();
     let mut share = share(&job.client);
-    share.served.retain(|slot| *slot != job.slot);
+    // The desk is free already, so the next worker of this slot may be in the list, too.
+    if let Some(at) = share.served.iter().position(|slot| *slot == job.slot) {
+        share.served.swap_remove(at);
+    }
     pool_of.users.remove(&job.client.workers);
     let is_last = share.has_ended && share.served.is_empty();
     drop(share);
@@ -497,6 +508,9 @@ fn serve_as_reserve() {
 fn wait_as_reserve() -> Job {
     let mut pool = pool();
     loop {
+        if let Some(job) = pool.for_reserve.take() {
+            return job;
+        }
         match pool.next() {
             Some(job) => {
                 if let Some(job) = pool.start(job) {

@@ -4,7 +4,7 @@ use crate::common::{Shop, adds, kind, pair, shop, transport, until};
 use squall_call::__macro::Remote;
 use squall_call::frames::{FRAME_BYTES_MAX, Frame, Hello, Refusal, Wake, Welcome};
 use squall_call::layout::{BULK_BYTES, Slot, segment_bytes};
-use squall_call::{Export, ImportError, export_on, import_from, socket};
+use squall_call::{Export, ExportOptions, ImportError, import_from, socket};
 use squall_core::Owned;
 use squall_core::{MessageError, Transport};
 use squall_sys::shared::SharedMemory;
@@ -30,8 +30,12 @@ struct Client {
 
 impl Client {
     fn connect<I: Remote + ?Sized>(object: &Owned<I>) -> Client {
+        Client::connect_with(object, &ExportOptions::new())
+    }
+
+    fn connect_with<I: Remote + ?Sized>(object: &Owned<I>, options: &ExportOptions) -> Client {
         let (here, there) = pair();
-        let export = export_on(object.handle(), here).unwrap();
+        let export = options.export_on(object.handle(), here).unwrap();
         let hello =
             Hello { interface: I::NAME, schema: I::SCHEMA, signature: I::SIGNATURE, regions: REGIONS };
         socket::send(there.as_fd(), &Frame::Hello(hello).encode().unwrap(), &[]).unwrap();
@@ -204,32 +208,65 @@ impl Drop for Kept {
 const SLEEPS: u32 = 3;
 const ABSENT: u32 = 0;
 
+/// A client that has made a call of [`Keeps::keep`].
+fn kept(object: &Owned<dyn Keeps>, options: &ExportOptions, slot: Slot) -> Client {
+    let client = Client::connect_with(object, options);
+    client.prepare(slot);
+    client.memory.word(slot.method()).store(0, SeqCst);
+    client.memory.word(slot.length()).store(0, SeqCst);
+    client.memory.word(slot.call()).store(ISSUED, SeqCst);
+    client.ask(slot);
+    assert_eq!(client.outcome(slot), Some(0));
+    client
+}
+
 #[test]
-fn a_worker_leaves_although_the_client_changes_its_word_and_wakes_nobody() {
+fn an_idle_worker_leaves_although_the_client_changes_its_word_and_wakes_nobody() {
+    let object = squall_core::shared::<dyn Keeps, _>(Keeper { dropped: Arc::default() });
+    let slot = Slot::new(5, REGIONS).unwrap();
+    for state in 1..8 {
+        let client = kept(&object, &ExportOptions::new(), slot);
+        let word = client.memory.word(slot.call());
+        let is = |state| word.load(SeqCst) & 7 == state;
+        // The worker may have left already.
+        until(|| is(SLEEPS) || is(ABSENT));
+        let _ = word.compare_exchange(ISSUED - 1 + SLEEPS, ISSUED - 1 + state, SeqCst, SeqCst);
+        until(|| is(ABSENT));
+    }
+}
+
+#[test]
+fn a_worker_leaves_an_ended_client_that_changes_its_word_and_wakes_nobody() {
     let dropped = Arc::new(AtomicU32::new(0));
     let object = squall_core::shared::<dyn Keeps, _>(Keeper { dropped: dropped.clone() });
     let slot = Slot::new(5, REGIONS).unwrap();
-    for (at, state) in (0..8).enumerate() {
-        let client = Client::connect(&object);
-        client.prepare(slot);
-        client.memory.word(slot.method()).store(0, SeqCst);
-        client.memory.word(slot.length()).store(0, SeqCst);
-        client.memory.word(slot.call()).store(ISSUED, SeqCst);
-        client.ask(slot);
-        assert_eq!(client.outcome(slot), Some(0));
+    for (ended, state) in (0..8).enumerate() {
+        let client = kept(&object, &ExportOptions::new().idle(Duration::from_secs(60)), slot);
         let word = client.memory.word(slot.call());
-        until(|| word.load(SeqCst) == ISSUED - 1 + SLEEPS);
-        word.store(ISSUED - 1 + state, SeqCst);
-        // The server takes the worker for idle.
-        until(|| word.load(SeqCst) & 7 == ABSENT);
-        // In the next round the connection ends. The last worker drops the values.
-        client.memory.word(slot.call()).store(2 * ISSUED - 1, SeqCst);
-        client.ask(slot);
         until(|| word.load(SeqCst) & 7 == SLEEPS);
-        word.store(state, SeqCst);
+        word.store(ISSUED - 1 + state, SeqCst);
+        // The last worker drops the values.
         drop(client);
-        until(|| dropped.load(SeqCst) == at as u32 + 1);
+        until(|| dropped.load(SeqCst) == ended as u32 + 1);
     }
+}
+
+#[test]
+fn a_client_that_calls_all_the_time_keeps_no_worker_beyond_its_connection() {
+    let dropped = Arc::new(AtomicU32::new(0));
+    let object = squall_core::shared::<dyn Keeps, _>(Keeper { dropped: dropped.clone() });
+    let slot = Slot::new(5, REGIONS).unwrap();
+    let client = kept(&object, &ExportOptions::new(), slot);
+    let Client { socket, memory, _export, .. } = client;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while dropped.load(SeqCst) == 0 {
+                memory.word(slot.call()).store(ISSUED, SeqCst);
+            }
+        });
+        drop(socket);
+        until(|| dropped.load(SeqCst) == 1);
+    });
 }
 
 #[test]
