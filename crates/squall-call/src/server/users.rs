@@ -78,15 +78,20 @@ impl Users {
         workers.served.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Notes that a slot waits for the user's share.
-    pub(super) fn want(&self, workers: &Workers) {
-        // Relaxed: workers look at it when they would sleep.
-        workers.wanted.store(true, Ordering::Relaxed);
+    /// Notes that a slot waits for the user's share. Returns true if that is new: then all workers of the user
+    /// must look at it.
+    pub(super) fn want(&self, workers: &Workers) -> bool {
+        // Relaxed: changed with the pool locked, and `make_look` tells the workers (`slot/I5`).
+        !workers.wanted.swap(true, Ordering::Relaxed)
     }
 
-    /// Forgets which users want more workers, before all waiting slots are looked at.
-    pub(super) fn forget_wanted(&self) {
-        self.users.values().for_each(|workers| workers.wanted.store(false, Ordering::Relaxed));
+    /// Notes that slots wait for the shares of these users only.
+    pub(super) fn want_only(&self, wanting: &[Arc<Workers>]) {
+        for workers in self.users.values() {
+            let wanted = wanting.iter().any(|other| Arc::ptr_eq(other, workers));
+            // Relaxed: no worker must learn at once that it may stay.
+            workers.wanted.store(wanted, Ordering::Relaxed);
+        }
     }
 }
 
@@ -111,6 +116,16 @@ mod tests {
         (0..3).for_each(|_| users.remove(&one));
         assert!(users.may_have_more(&one) && users.may_have_more(&two) && users.may_have_more(&three));
         assert_eq!((fill(&mut users, &two), fill(&mut users, &three)), (1, 1));
+    }
+
+    #[test]
+    fn the_first_slot_that_waits_for_a_user_s_share_is_told_from_further_ones() {
+        let mut users = Users::new(2);
+        let [one, two] = [User::Uid(0), User::Uid(1)].map(|user| users.get(user));
+        assert!(users.want(&one) && !users.want(&one) && users.want(&two));
+        users.want_only(std::slice::from_ref(&two));
+        assert!(!one.wanted() && two.wanted());
+        assert!(users.want(&one) && !users.want(&two));
     }
 
     #[test]

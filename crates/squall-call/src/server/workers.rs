@@ -33,6 +33,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Share, Values, own_user};
+use super::exported::Exported;
 use super::users::{User, Users, Workers};
 use crate::codec::{Reader, Writer};
 use crate::layout::{BULK_BYTES, REGION_SLOTS};
@@ -189,20 +190,26 @@ fn place(job: Job) {
     if share.has_ended {
         return;
     }
-    if !pool.admit(&job.client, &mut share, job.slot) {
-        let served = share.served.clone();
+    if let Err(short) = pool.admit(&job.client, &mut share, job.slot) {
         drop(share);
         if job.client.segment().slot(job.slot).is_nested() {
             drop(pool);
             refuse(&job);
             return;
         }
-        let is_first = pool.wait(&job);
+        let is_first_of_client = pool.wait(&job);
+        let is_first_of_user = short == Short::User && pool.users.want(&job.client.workers);
         drop(pool);
-        // Workers that wait for calls of this client leave, and take the waiting slot. They were told
-        // already if other slots wait.
-        if is_first {
-            make_look(&job.client, &served);
+        // Workers that wait for calls leave, and take the waiting slot. They were told already if other slots
+        // wait.
+        if is_first_of_user {
+            Exported::all().iter().flat_map(|exported| exported.clients()).for_each(|client| {
+                if Arc::ptr_eq(&client.workers, &job.client.workers) {
+                    make_look(&client);
+                }
+            });
+        } else if is_first_of_client {
+            make_look(&job.client);
         }
         return;
     }
@@ -252,11 +259,19 @@ fn refuse(job: &Job) {
     }
 }
 
-/// Lets the workers of these slots look at the server's state.
-fn make_look(client: &Client, served: &[u32]) {
+/// Lets the workers of a client look at the server's state.
+fn make_look(client: &Client) {
+    let served = share(client).served.clone();
     for slot in served {
-        client.segment().slot(*slot).words().make_look(&Kernel);
+        client.segment().slot(slot).words().make_look(&Kernel);
     }
+}
+
+/// The share that has no room for one more worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Short {
+    Client,
+    User,
 }
 
 impl Pool {
@@ -284,17 +299,16 @@ impl Pool {
     }
 
     /// Counts one more worker for the client in this slot, if its share and its user's allow it.
-    fn admit(&mut self, client: &Client, share: &mut Share, slot: u32) -> bool {
+    fn admit(&mut self, client: &Client, share: &mut Share, slot: u32) -> Result<(), Short> {
         if !may_have_worker(client, share, slot) {
-            return false;
+            return Err(Short::Client);
         }
         if !self.users.may_have_more(&client.workers) {
-            self.users.want(&client.workers);
-            return false;
+            return Err(Short::User);
         }
         share.served.push(slot);
         self.users.add(&client.workers);
-        true
+        Ok(())
     }
 
     /// Lets a slot wait (I2). Returns whether no other slot of the client does.
@@ -312,9 +326,7 @@ impl Pool {
 
     /// Takes a waiting slot of the first client that may have another worker. The clients take turns.
     fn next(&mut self) -> Option<Job> {
-        if !self.waiting.is_empty() {
-            self.users.forget_wanted();
-        }
+        let mut wanting = Vec::new();
         for _ in 0..self.waiting.len() {
             let client = self.waiting.pop_front()?;
             let mut share = share(&client);
@@ -322,7 +334,11 @@ impl Pool {
                 share.is_listed = false;
                 continue;
             };
-            let may = self.admit(&client, &mut share, slot);
+            let admitted = self.admit(&client, &mut share, slot);
+            if admitted == Err(Short::User) {
+                wanting.push(client.workers.clone());
+            }
+            let may = admitted.is_ok();
             if may {
                 share.waiting.pop_front();
                 client.wanted.fetch_sub(1, Ordering::Relaxed);
@@ -338,6 +354,7 @@ impl Pool {
                 return Some(Job { client, slot, vp });
             }
         }
+        self.users.want_only(&wanting);
         // Relaxed: as in `starve`. The slots that wait now wait for shares.
         STARVED.store(false, Ordering::Relaxed);
         None
