@@ -7,7 +7,7 @@ use squall_machine::{ClusterSize, machine};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
@@ -143,6 +143,25 @@ fn a_call_that_no_thread_can_serve_comes_back() {
         panic!("a thread was started");
     };
     assert_eq!((call(), Arc::strong_count(&count), to.inbox.used()), (2, 1, 0));
+}
+
+#[test]
+fn a_call_without_a_waiting_sender_comes_back_although_a_thread_seems_to_serve() {
+    let to = refusing();
+    to.add_serving();
+    let ticket = to.inbox.send(|| ()).ok().unwrap();
+    assert!(!to.let_run(ticket));
+    assert_eq!(to.inbox.used(), 0);
+}
+
+#[test]
+fn the_only_thread_that_serves_runs_a_call_again_until_it_is_done() {
+    let (to, runs) = (refusing(), Arc::new(AtomicU32::new(0)));
+    let counted = runs.clone();
+    let ticket = to.inbox.send_repeated(move || counted.fetch_add(1, Ordering::Relaxed) < 9).ok().unwrap();
+    to.inbox.detach(ticket);
+    assert_eq!(to.serve_some(), 10);
+    assert_eq!((runs.load(Ordering::Relaxed), to.inbox.used()), (10, 0));
 }
 
 #[test]

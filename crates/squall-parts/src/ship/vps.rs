@@ -57,6 +57,9 @@ pub(super) fn is_serving() -> bool {
     SERVING.get()
 }
 
+/// The most rounds in which one thread serves calls that run again, if no other thread can be started.
+const ROUNDS_MAX: u32 = 1000;
+
 /// Returns the number of slots of an inbox that is made now: [`set_slots`].
 pub fn slots() -> usize {
     // Relaxed, here and below: the number guards no other data.
@@ -165,14 +168,13 @@ impl VpInbox {
     /// Lets a call run that was just sent, without its sender. Returns false if no thread can serve it; the
     /// call was dropped then.
     pub(super) fn let_run(&'static self, ticket: Ticket) -> bool {
-        // A thread of the program may sleep, so one of the staff is always asked for.
-        let ticket = if self.ask() || self.is_served() {
-            ticket
-        } else {
-            match self.inbox.cancel(ticket) {
+        // A thread of the program does not count: it may sleep, or serve no more, and no sender waits.
+        let ticket = match self.ask() {
+            true => ticket,
+            false => match self.inbox.cancel(ticket) {
                 Ok(()) => return false,
                 Err(ticket) => ticket,
-            }
+            },
         };
         self.inbox.detach(ticket);
         true
@@ -216,19 +218,23 @@ impl VpInbox {
 
     /// Runs the calls that wait in the inbox, and returns their number.
     pub(super) fn serve_some(&'static self) -> usize {
-        let (mut count, mut again) = (0, false);
-        // Only as many as wait now: a call may queue itself anew.
-        for _ in 0..self.inbox.queued() {
-            let Some(taken) = self.inbox.take() else { break };
-            again |= self.run(taken);
-            count += 1;
-            if forked() {
-                return count;
+        let mut count = 0;
+        for _ in 0..ROUNDS_MAX {
+            let mut again = false;
+            // Only as many as wait now: a call may queue itself anew.
+            for _ in 0..self.inbox.queued() {
+                let Some(taken) = self.inbox.take() else { break };
+                again |= self.run(taken);
+                count += 1;
+                if forked() {
+                    return count;
+                }
             }
-        }
-        if again {
-            // No sender asks for it (I2), and this thread may sleep now.
-            self.ask();
+            // No sender asks for a call that runs again (I2), and this thread may sleep now. If no other thread
+            // serves, this one goes on.
+            if !again || self.ask() {
+                break;
+            }
         }
         count
     }
