@@ -18,6 +18,8 @@ pub use remote::Remote;
 #[cfg_attr(not(all(target_os = "linux", not(miri), not(loom))), allow(dead_code))]
 mod region;
 #[cfg_attr(not(all(target_os = "linux", not(miri), not(loom))), allow(dead_code))]
+mod share;
+#[cfg_attr(not(all(target_os = "linux", not(miri), not(loom))), allow(dead_code))]
 mod slot;
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]

@@ -494,4 +494,4 @@ pub(crate) fn refuse(words: Words<'_>, desk: &Desk, answer: impl Fn(), sleep: &i
 
 #[cfg(test)]
 #[path = "slot_model.rs"]
-mod model;
+pub(crate) mod model;

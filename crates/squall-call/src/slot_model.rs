@@ -5,13 +5,13 @@ use squall_sys::sync::{Arc, Condvar, Mutex, thread};
 use std::cell::Cell;
 
 /// Sleeping as in the kernel: a wake comes before the comparison, or after the thread sleeps.
-struct Kernel {
+pub(crate) struct Kernel {
     lock: Mutex<()>,
     woken: Condvar,
 }
 
 impl Kernel {
-    fn new() -> Kernel {
+    pub(crate) fn new() -> Kernel {
         Kernel { lock: Mutex::new(()), woken: Condvar::new() }
     }
 }

@@ -12,7 +12,7 @@ use squall_sys::shared::SharedMemory;
 use squall_sys::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use squall_sys::sync::{Mutex, OnceLock, StdArc as Arc, lock};
 use std::any::{Any, TypeId};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use super::workers;
 use crate::frames::{Differs, FRAME_BYTES_MAX, Frame, FrameError, Hello, Refusal, Wake, Welcome};
 use crate::layout::{self, REGION_SLOTS};
 use crate::segment::Segment;
+use crate::share::Share;
 use crate::slot::Desk;
 use crate::socket;
 use crate::watch::{self, Next, Source, Token};
@@ -40,19 +41,6 @@ struct Desks([Desk; REGION_SLOTS as usize]);
 struct Open {
     segment: Segment,
     desks: Box<[Desks]>,
-}
-
-/// The workers of a client. Changed with the pool locked.
-#[derive(Debug, Default)]
-pub(super) struct Share {
-    /// Slots with a worker, or with one on its way.
-    pub(super) served: Vec<u32>,
-    /// Slots that wait for a worker.
-    pub(super) waiting: VecDeque<u32>,
-    /// Whether the client is in the pool's list of those with waiting slots.
-    pub(super) is_listed: bool,
-    /// Whether the connection has ended. The last worker then retires the client's values.
-    pub(super) has_ended: bool,
 }
 
 /// A connection of a caller's process.

@@ -32,13 +32,14 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::client::{Client, Share, Values, own_user};
+use super::client::{Client, Values, own_user};
 use super::exported::Exported;
 use super::users::{User, Users, Workers};
 use crate::codec::{Reader, Writer};
 use crate::layout::{BULK_BYTES, REGION_SLOTS};
 use crate::segment::Slot;
 use crate::serving;
+use crate::share::Share;
 use crate::sleep::{self, Kernel};
 use crate::slot::{self, Desk, Next, Seen, Service, Sleep, Words};
 use crate::status;
@@ -146,12 +147,9 @@ pub(super) fn send(client: &Arc<Client>, slot: u32) {
         let is_waiting = {
             let _pool = pool();
             let mut share = share(client);
-            let at = share.waiting.iter().position(|waiting| *waiting == slot);
-            at.inspect(|at| {
-                share.waiting.remove(*at);
-                client.wanted.fetch_sub(1, Ordering::Relaxed);
-            })
-            .is_some()
+            let is_waiting = share.end_wait(slot);
+            client.wanted.fetch_sub(usize::from(is_waiting), Ordering::Relaxed);
+            is_waiting
         };
         if is_waiting {
             place(Job { client: client.clone(), slot, vp: vp_for(client, slot) });
@@ -180,14 +178,14 @@ fn vp_for(client: &Client, slot: u32) -> Option<Vp> {
 fn may_have_worker(client: &Client, share: &Share, slot: u32) -> bool {
     let own = client.exported.settings.workers;
     let nested = client.segment().slot(slot).is_nested();
-    share.served.len() < if nested { own.saturating_mul(NESTED_SHARE) } else { own }
+    share.served().len() < if nested { own.saturating_mul(NESTED_SHARE) } else { own }
 }
 
 /// Gives a job to a worker, or lets it wait.
 fn place(job: Job) {
     let mut pool = pool();
     let mut share = share(&job.client);
-    if share.has_ended {
+    if share.has_ended() {
         return;
     }
     if let Err(short) = pool.admit(&job.client, &mut share, job.slot) {
@@ -261,7 +259,7 @@ fn refuse(job: &Job) {
 
 /// Lets the workers of a client look at the server's state.
 fn make_look(client: &Client) {
-    let served = share(client).served.clone();
+    let served = share(client).served().to_vec();
     for slot in served {
         client.segment().slot(slot).words().make_look(&Kernel);
     }
@@ -306,7 +304,7 @@ impl Pool {
         if !self.users.may_have_more(&client.workers) {
             return Err(Short::User);
         }
-        share.served.push(slot);
+        share.admit(slot);
         self.users.add(&client.workers);
         Ok(())
     }
@@ -314,7 +312,7 @@ impl Pool {
     /// Lets a slot wait (I2). Returns whether no other slot of the client does.
     fn wait(&mut self, job: &Job) -> bool {
         let mut share = share(&job.client);
-        share.waiting.push_back(job.slot);
+        share.wait(job.slot);
         // Relaxed: changed with the pool locked, and `make_look` tells the workers (`slot/I5`).
         let is_first = job.client.wanted.fetch_add(1, Ordering::Relaxed) == 0;
         if !share.is_listed {
@@ -330,7 +328,7 @@ impl Pool {
         for _ in 0..self.waiting.len() {
             let client = self.waiting.pop_front()?;
             let mut share = share(&client);
-            let Some(slot) = share.waiting.front().copied().filter(|_| !share.has_ended) else {
+            let Some(slot) = share.first_waiting() else {
                 share.is_listed = false;
                 continue;
             };
@@ -340,10 +338,10 @@ impl Pool {
             }
             let may = admitted.is_ok();
             if may {
-                share.waiting.pop_front();
+                share.end_wait(slot);
                 client.wanted.fetch_sub(1, Ordering::Relaxed);
             }
-            let more = !share.waiting.is_empty();
+            let more = share.has_waiting();
             share.is_listed = more;
             drop(share);
             if more {
@@ -372,11 +370,7 @@ impl Idle {
 /// whether all have left. To be called again until then, since the peer may change words without a wake-up.
 pub(super) fn end(client: &Client) -> bool {
     let pool = pool();
-    let mut share = share(client);
-    share.has_ended = true;
-    share.waiting.clear();
-    let served = share.served.clone();
-    drop(share);
+    let served = share(client).end();
     if served.is_empty() {
         retire(pool, client.take_values());
         return true;
@@ -388,7 +382,7 @@ pub(super) fn end(client: &Client) -> bool {
 
 /// Wakes the workers that have served no call since the last tick. They leave.
 pub(super) fn tick(client: &Client) {
-    let served = share(client).served.clone();
+    let served = share(client).served().to_vec();
     for slot in served.into_iter().filter(|slot| client.desk(*slot).tick()) {
         client.segment().slot(slot).words().rouse(&Kernel);
     }
@@ -397,7 +391,7 @@ pub(super) fn tick(client: &Client) {
 /// Whether workers of the client may become idle.
 pub(super) fn needs_ticks(client: &Client) -> bool {
     let share = share(client);
-    !share.served.is_empty() || !share.waiting.is_empty()
+    !share.served().is_empty() || share.has_waiting()
 }
 
 /// Drops the values of an ended client on a thread of their own (I4).
@@ -490,14 +484,8 @@ impl Idle {
 /// Takes the slot of a job from its client's share. The last worker of an ended client retires its values.
 fn leave(job: &Job) -> MutexGuard<'static, Pool> {
     let mut pool_of = pool();
-    let mut share = share(&job.client);
-    // The desk is free already, so the next worker of this slot may be in the list, too.
-    if let Some(at) = share.served.iter().position(|slot| *slot == job.slot) {
-        share.served.swap_remove(at);
-    }
+    let is_last = share(&job.client).leave(job.slot);
     pool_of.users.remove(&job.client.workers);
-    let is_last = share.has_ended && share.served.is_empty();
-    drop(share);
     if is_last {
         retire(pool_of, job.client.take_values());
         return pool();
