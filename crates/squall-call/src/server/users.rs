@@ -78,8 +78,8 @@ impl Users {
         workers.served.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Notes that a slot waits for the user's share. Returns true if that is new: then all workers of the user
-    /// must look at it.
+    /// Notes that a slot waits for the user's share. Returns true if that is new: then all workers of the
+    /// user must look at it.
     pub(super) fn want(&self, workers: &Workers) -> bool {
         // Relaxed: changed with the pool locked, and `make_look` tells the workers (`slot/I5`).
         !workers.wanted.swap(true, Ordering::Relaxed)

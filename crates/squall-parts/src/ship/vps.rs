@@ -230,8 +230,8 @@ impl VpInbox {
                     return count;
                 }
             }
-            // No sender asks for a call that runs again (I2), and this thread may sleep now. If no other thread
-            // serves, this one goes on.
+            // No sender asks for a call that runs again (I2), and this thread may sleep now. If no other
+            // thread serves, this one goes on.
             if !again || self.ask() {
                 break;
             }
