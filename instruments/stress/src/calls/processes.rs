@@ -154,10 +154,18 @@ impl Running {
     pub(super) fn await_ready(&mut self, parts: u64, limit: Duration) -> Result<(), String> {
         let began = Instant::now();
         while self.diary.ready.load(Ordering::Relaxed) < parts {
-            if let Some(told) = lock(&self.diary.wrong).take() {
-                return Err(told);
+            let ended = self.child.try_wait().ok().flatten();
+            if ended.is_some()
+                && let Some(keeper) = self.keeper.take()
+            {
+                // All that the child has told is in the diary then. It does not panic.
+                let _ = keeper.join();
+                continue;
             }
-            if let Ok(Some(status)) = self.child.try_wait() {
+            if let Some(told) = lock(&self.diary.wrong).take() {
+                return Err(format!("in a child: {told}"));
+            }
+            if let Some(status) = ended {
                 return Err(format!("a child ended before it was ready: {status}"));
             }
             if began.elapsed() > limit {
