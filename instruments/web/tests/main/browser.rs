@@ -54,17 +54,26 @@ impl Driver {
             eprintln!("skipped: chromedriver or Chromium is not installed");
             return None;
         };
+        // It takes a free port of IPv4, and ends if another process has the same one of IPv6.
+        let driver = (0..100).find_map(|_| Driver::try_start(&driver, &browser));
+        Some(driver.expect("it starts"))
+    }
+
+    /// Starts chromedriver. Returns `None` if it ends before it listens.
+    fn try_start(driver: &Path, browser: &Path) -> Option<Driver> {
         let files = Folder::new();
         let mut command = Command::new(driver);
         command.env("TMPDIR", &files.0);
         command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
-        let mut process = command.spawn().expect("it is installed");
-        let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+        let process = command.spawn().expect("it is installed");
+        let address = String::new();
+        let mut started = Driver { process, address, browser: browser.to_owned(), _files: files };
+        let lines = BufReader::new(started.process.stdout.take().expect("a pipe")).lines();
         // The last words are `successfully on port 4711.`.
-        let mut lines = lines.map_while(Result::ok);
-        let started = lines.find(|line| line.contains("successfully on port")).expect("it starts");
-        let port = started.rsplit(' ').next().expect("a word").trim_end_matches('.').to_owned();
-        Some(Driver { process, address: format!("http://127.0.0.1:{port}"), browser, _files: files })
+        let line = lines.map_while(Result::ok).find(|line| line.contains("successfully on port"))?;
+        let port = line.rsplit(' ').next().expect("a word").trim_end_matches('.');
+        started.address = format!("http://127.0.0.1:{port}");
+        Some(started)
     }
 
     async fn connect(&self) -> Client {
