@@ -557,7 +557,8 @@ fn the_child_of_a_fork_gets_errors() {
 #[cfg(not(miri))]
 fn a_child_that_a_shipped_call_made_runs_no_call_of_its_parent() {
     let _one = on_vp_0();
-    if is_emulated() {
+    // A sanitizer looks for leaks at the end of the child, which has lost the stacks of its threads.
+    if is_emulated() || cfg!(any(squall_asan, squall_tsan)) {
         return;
     }
     let mut ends = [0; 2];
