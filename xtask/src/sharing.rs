@@ -97,7 +97,8 @@ impl Claim {
     }
 
     fn is_adaptive(&self) -> bool {
-        self.subject == "squall-adaptive"
+        // The subject `squall` of a bag is its adaptive form.
+        self.subject == "squall-adaptive" || (self.case, self.subject) == ("bag", "squall")
     }
 
     /// The number of counts allowed. The emulator decides when the engine's thread runs and the form grows,
