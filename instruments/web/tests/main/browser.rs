@@ -59,7 +59,7 @@ impl Driver {
         Some(driver.expect("it starts"))
     }
 
-    /// Starts chromedriver. Returns `None` if it ends before it listens.
+    /// Starts chromedriver, unless it ends before it listens.
     fn try_start(driver: &Path, browser: &Path) -> Option<Driver> {
         let files = Folder::new();
         let mut command = Command::new(driver);
