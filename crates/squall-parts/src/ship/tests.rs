@@ -6,8 +6,8 @@ use super::{PendingCall, SendError, ShipError, send, serve_here, ship};
 use squall_machine::{ClusterSize, machine};
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
@@ -121,8 +121,11 @@ fn a_panic_of_a_waker_leaks_no_slot() {
 
 /// An inbox of a test's own, for which no thread can be started.
 fn refusing() -> &'static VpInbox {
-    let inbox = Box::leak(Box::new(VpInbox::new(machine().vps().iter().next().unwrap())));
+    /// Leak checkers look for memory without a pointer to it.
+    static KEPT: Mutex<Vec<&VpInbox>> = Mutex::new(Vec::new());
+    let inbox = &*Box::leak(Box::new(VpInbox::new(machine().vps().iter().next().unwrap())));
     inbox.refuses.store(true, Ordering::Relaxed);
+    KEPT.lock().unwrap().push(inbox);
     inbox
 }
 
