@@ -6,10 +6,11 @@
 //! wake-up takes. That costs at most twice the best choice.
 //! Source: Gamsa et al. 1999, fn. 17 (TO-20): the caller of a remote call spins before it sleeps.
 
+use squall_machine::park::time_left;
 use squall_sys::affinity;
 use squall_sys::futex;
 use squall_sys::sync::atomic::AtomicU32;
-use squall_sys::sync::hint;
+use squall_sys::sync::{hint, thread};
 use std::time::{Duration, Instant};
 
 use crate::slot::Sleep;
@@ -57,5 +58,24 @@ pub(crate) fn spin(time: Duration, mut found: impl FnMut() -> bool) -> bool {
         if start.elapsed() >= time {
             return false;
         }
+    }
+}
+
+/// Pauses between attempts: the first one of a millisecond, and each further one twice as long, up to the
+/// longest.
+pub(crate) struct Pauses {
+    next: Duration,
+    longest: Duration,
+}
+
+impl Pauses {
+    pub(crate) fn up_to(longest: Duration) -> Pauses {
+        Pauses { next: Duration::from_millis(1), longest }
+    }
+
+    /// Sleeps for the next pause, or until `deadline`.
+    pub(crate) fn sleep(&mut self, deadline: Option<Instant>) {
+        thread::sleep(time_left(deadline).map_or(self.next, |left| left.min(self.next)));
+        self.next = (self.next * 2).min(self.longest);
     }
 }

@@ -14,7 +14,7 @@ use squall_sys::affinity;
 use squall_sys::padded::CachePadded;
 use squall_sys::peer::Peer;
 use squall_sys::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
-use squall_sys::sync::{Mutex, OnceLock, StdArc as Arc, Weak, lock, thread};
+use squall_sys::sync::{Mutex, OnceLock, StdArc as Arc, Weak, lock};
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,7 +26,7 @@ use crate::layout::{BULK_BYTES, INLINE_BYTES, REGION_SLOTS};
 use crate::region::Region;
 use crate::segment::{Head, NESTED, Segment, Slot};
 use crate::serving;
-use crate::sleep::{self, Kernel};
+use crate::sleep::{self, Kernel, Pauses};
 use crate::slot::{Issued, Number, Sleep};
 use crate::socket;
 use crate::status::{self, Failed};
@@ -194,14 +194,13 @@ impl Connection {
         let method = if is_nested { method | NESTED } else { method };
         slot.set_head(Head { object: self.object, method, length: sink.written() }, affinity::current_cpu());
         let (mut code, mut length) = self.run(&taken, is_nested, deadline)?;
-        let mut pause = PAUSE;
+        let mut pauses = Pauses::up_to(PAUSE_MAX);
         while code == status::BUSY {
             // The workers that the call waits for may wait for it. So only a deadline allows to wait.
             if is_nested && deadline.is_none() {
                 return Err(Failed::Transport(Transport::Busy));
             }
-            thread::sleep(time_left(deadline).map_or(pause, |left| left.min(pause)));
-            pause = (pause * 2).min(PAUSE_MAX);
+            pauses.sleep(deadline);
             if self.is_dead() {
                 return Err(Failed::Transport(Transport::Disconnected));
             }
@@ -343,9 +342,7 @@ impl Connection {
 /// Longest sleep for an event that wakes no thread: a slow server has read its socket, or the reply to a call
 /// that was given up has come.
 const STEP: Duration = Duration::from_millis(5);
-/// First time between two attempts of a call that the server is too busy for. Each further one is twice as
-/// long, up to `PAUSE_MAX`.
-const PAUSE: Duration = Duration::from_millis(1);
+/// Longest time between two attempts of a call that the server is too busy for.
 const PAUSE_MAX: Duration = Duration::from_millis(32);
 
 /// The server of a connection.

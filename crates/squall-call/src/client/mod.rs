@@ -190,8 +190,8 @@ impl ImportOptions {
     /// The time at which an import that begins now must end.
     fn deadline(&self) -> Instant {
         const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-        let own = Instant::now() + self.limit.unwrap_or(IMPORT).min(YEAR);
-        port::deadline().map_or(own, |deadline| deadline.min(own))
+        let limit = self.limit.unwrap_or(IMPORT).min(YEAR);
+        port::deadline_in(limit).expect("a time within a year")
     }
 
     fn connect<I: ?Sized + Remote + InterfaceOf<Port<I>>>(

@@ -39,7 +39,7 @@ impl<I: ?Sized + Remote> Port<I> {
         read: impl FnOnce(&mut Reader<'_>) -> Result<R, Malformed>,
     ) -> Result<R, CallError> {
         self.connection
-            .call(self.region, method, deadline(), write, read)
+            .call(self.region, method, DEADLINE.get(), write, read)
             .map_err(|failed| error::<I>(self.id, method, failed))
     }
 }
@@ -90,9 +90,10 @@ std::thread_local! {
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// The deadline of [`with_deadline`] on this thread.
-pub(super) fn deadline() -> Option<Instant> {
-    DEADLINE.get()
+/// The end of `limit`, counted from now, or the deadline of [`with_deadline`] if that is earlier. `None` if
+/// the limit is too long to count.
+pub(super) fn deadline_in(limit: Duration) -> Option<Instant> {
+    Instant::now().checked_add(limit).into_iter().chain(DEADLINE.get()).min()
 }
 
 /// Runs `f`, in which imports, and calls of imported objects, must end within `limit`, counted from now.
@@ -134,12 +135,7 @@ pub fn with_deadline<R>(limit: Duration, f: impl FnOnce() -> R) -> R {
             DEADLINE.set(self.0);
         }
     }
-    let outer = DEADLINE.get();
-    let _restore = Restore(outer);
-    let own = Instant::now().checked_add(limit);
-    DEADLINE.set(match (outer, own) {
-        (Some(outer), Some(own)) => Some(outer.min(own)),
-        (outer, own) => own.or(outer),
-    });
+    let _restore = Restore(DEADLINE.get());
+    DEADLINE.set(deadline_in(limit));
     f()
 }

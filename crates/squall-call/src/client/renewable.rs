@@ -20,9 +20,10 @@ use std::fmt;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use super::port::{self, Port, with_deadline};
+use super::port::{Port, deadline_in, with_deadline};
 use super::{ImportError, ImportOptions};
 use crate::remote::Remote;
+use crate::sleep::Pauses;
 
 /// An imported object that is imported again when its server has ended and started again.
 ///
@@ -82,7 +83,7 @@ impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> RenewableImport<I> {
         name: &str,
         limit: Duration,
     ) -> Result<RenewableImport<I>, ImportError> {
-        let owner = import_within(&options, name, deadline(limit))?;
+        let owner = import_within(&options, name, deadline_in(limit))?;
         let handle = Rcu::new(Box::new(owner.handle()));
         let state = Mutex::new(State { owner, turn: None });
         Ok(RenewableImport { options, name: name.into(), handle, state, ended: EventCount::new() })
@@ -154,7 +155,7 @@ impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> RenewableImport<I> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn renew(&self, failed: Handle<I>, limit: Duration) -> Result<Handle<I>, ImportError> {
-        let deadline = deadline(limit);
+        let deadline = deadline_in(limit);
         let turn = match self.turn(failed, deadline) {
             Ok(turn) => turn,
             Err(Waited::Replaced(handle)) => return Ok(handle),
@@ -243,16 +244,15 @@ enum Waited<H> {
     TooLong,
 }
 
-/// First pause between two attempts. Each one is twice as long as the one before, up to the longest.
-const PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// Longest pause between two attempts.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 fn import_within<I: ?Sized + Remote + InterfaceOf<Port<I>>>(
     options: &ImportOptions,
     name: &str,
     deadline: Option<Instant>,
 ) -> Result<Owned<I>, ImportError> {
-    let mut pause = PAUSE;
+    let mut pauses = Pauses::up_to(PAUSE_MAX);
     loop {
         let attempt = || options.import(name);
         let result = match time_left(deadline) {
@@ -263,19 +263,11 @@ fn import_within<I: ?Sized + Remote + InterfaceOf<Port<I>>>(
             Err(error) if error.is_transient() && !is_past(deadline) => {}
             _ => return result,
         }
-        thread::sleep(time_left(deadline).map_or(pause, |left| left.min(pause)));
+        pauses.sleep(deadline);
         if is_past(deadline) {
             return result;
         }
-        pause = (2 * pause).min(LONGEST_PAUSE);
     }
-}
-
-/// The time in `limit`, or that of the deadline around the caller if it is earlier.
-fn deadline(limit: Duration) -> Option<Instant> {
-    let own = Instant::now().checked_add(limit);
-    let outer = port::deadline();
-    own.into_iter().chain(outer).min()
 }
 
 /// Whether this error of a call means that the import has ended.

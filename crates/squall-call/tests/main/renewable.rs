@@ -1,8 +1,8 @@
 //! Imports that are made again after their server has ended.
 
 use crate::common::{Server, Shop, kind, name, shop, transport};
-use squall_call::{ImportOptions, RenewableImport, disconnect, export};
-use squall_core::{CallErrorKind, Transport};
+use squall_call::{Export, ImportOptions, RenewableImport, disconnect, export};
+use squall_core::{CallErrorKind, Owned, Transport};
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
@@ -14,6 +14,13 @@ const SHORT: Duration = Duration::from_millis(20);
 
 fn renewable(name: &str) -> RenewableImport<dyn Shop> {
     RenewableImport::new(ImportOptions::new(), name, LONG).unwrap()
+}
+
+/// An object, its export, and an import of it.
+fn exported(test: &str) -> (Owned<dyn Shop>, Export, RenewableImport<dyn Shop>) {
+    let (name, object) = (name(test), shop());
+    let export = export(object.handle(), &name).unwrap();
+    (object, export, renewable(&name))
 }
 
 #[test]
@@ -88,10 +95,7 @@ fn a_server_that_stays_away_is_an_error() {
 
 #[test]
 fn a_call_that_has_not_run_is_repeated() {
-    let name = name("repeated");
-    let object = shop();
-    let _export = export(object.handle(), &name).unwrap();
-    let remote = renewable(&name);
+    let (_object, _export, remote) = exported("repeated");
     let ended = remote.handle();
     disconnect(ended);
     assert_eq!(kind(ended.try_add(1)), transport(Transport::Disconnected));
@@ -101,10 +105,7 @@ fn a_call_that_has_not_run_is_repeated() {
 
 #[test]
 fn errors_of_a_working_import_do_not_renew_it() {
-    let name = name("working");
-    let object = shop();
-    let _export = export(object.handle(), &name).unwrap();
-    let remote = renewable(&name);
+    let (_object, _export, remote) = exported("working");
     let first = remote.handle();
     assert_eq!(kind(remote.call(LONG, |shop| shop.try_panic())), transport(Transport::Panicked));
     assert_eq!(remote.handle(), first);
@@ -112,10 +113,7 @@ fn errors_of_a_working_import_do_not_renew_it() {
 
 #[test]
 fn calls_may_nest() {
-    let name = name("nested-renewal");
-    let object = shop();
-    let _export = export(object.handle(), &name).unwrap();
-    let remote = renewable(&name);
+    let (_object, _export, remote) = exported("nested-renewal");
     let outer = remote.handle();
     disconnect(outer);
     let sum = remote.call(LONG, |shop| {
