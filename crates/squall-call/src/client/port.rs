@@ -90,8 +90,8 @@ std::thread_local! {
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// The end of `limit`, counted from now, or the deadline of [`with_deadline`] if that is earlier. `None` if
-/// the limit is too long to count.
+/// The end of `limit`, counted from now, or the deadline of [`with_deadline`] if that is earlier. A limit
+/// that is too long to count has no end.
 pub(super) fn deadline_in(limit: Duration) -> Option<Instant> {
     Instant::now().checked_add(limit).into_iter().chain(DEADLINE.get()).min()
 }
