@@ -23,6 +23,8 @@ mod share;
 mod slot;
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod aside;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod client;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod segment;

@@ -18,8 +18,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use squall_sys::sync::{Mutex, StdArc as Arc, lock, thread};
-
+use crate::aside::on_thread;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, FdFlags};
 use rustix::net::sockopt::{self, Timeout};
@@ -223,19 +222,14 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<P
     Ok(Some(Packet { bytes: message.bytes, descriptors }))
 }
 
-/// Closes descriptors that a peer sent, on a thread of their own. To close a descriptor of a hostile peer can
-/// take any time, for example if its file system does not answer. Leaks them if no thread can be started.
+/// Closes descriptors of a peer's packet, on a thread of their own. To close a descriptor of a hostile peer
+/// can take any time, for example if its file system does not answer. Leaks them if no thread can be
+/// started.
 pub fn close_elsewhere(descriptors: Vec<OwnedFd>) {
-    if descriptors.is_empty() {
-        return;
-    }
-    // A closure that does not run would close what it owns here.
-    let kept = Arc::new(Mutex::new(descriptors));
-    let take = |kept: &Mutex<Vec<OwnedFd>>| std::mem::take(&mut *lock(kept, "descriptors to close"));
-    let given = kept.clone();
-    let spawned = thread::Builder::new().name("squall-call-close".into()).spawn(move || drop(take(&given)));
-    if spawned.is_err() {
-        std::mem::forget(take(&kept));
+    if !descriptors.is_empty()
+        && let Err(left) = on_thread("squall-call-close", descriptors, drop)
+    {
+        std::mem::forget(left);
     }
 }
 

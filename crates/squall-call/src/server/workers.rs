@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 use super::client::{Client, Values, own_user};
 use super::exported::Exported;
 use super::users::{User, Users, Workers};
+use crate::aside::on_thread;
 use crate::codec::{Reader, Writer};
 use crate::layout::{BULK_BYTES, REGION_SLOTS};
 use crate::segment::Slot;
@@ -80,10 +81,8 @@ struct Pool {
     reserve_works: bool,
     /// The job for the reserved worker.
     for_reserve: Option<Job>,
-    /// Values of ended clients, for a thread that drops them.
+    /// Values of ended clients that no thread could be started for. Workers drop them.
     retired: Vec<Values>,
-    /// Whether no such thread could be started. Workers then drop the values.
-    must_drop: bool,
 }
 
 static POOL: OnceLock<Mutex<Pool>> = OnceLock::new();
@@ -103,7 +102,6 @@ fn pool() -> MutexGuard<'static, Pool> {
             reserved: false,
             reserve_works: false,
             for_reserve: None,
-            must_drop: false,
             retired: Vec::new(),
         })
     };
@@ -399,17 +397,16 @@ fn retire(mut pool: MutexGuard<'_, Pool>, values: Values) {
     if values.is_empty() {
         return;
     }
-    // A closure that is not run drops what it owns, so the values stay here until the thread takes them.
-    pool.retired.push(values);
+    let mut all = std::mem::take(&mut pool.retired);
     drop(pool);
-    if thread::Builder::new().name("squall-call-end".into()).spawn(drop_retired).is_err() {
-        self::pool().must_drop = true;
+    all.push(values);
+    if let Err(all) = on_thread("squall-call-end", all, drop_each) {
+        self::pool().retired.extend(all);
     }
 }
 
-/// Drops the values that wait for it. A panic of a drop ends that value alone.
-fn drop_retired() {
-    let all = std::mem::take(&mut pool().retired);
+/// Drops the values of ended clients. A panic of a drop ends that value alone.
+fn drop_each(all: Vec<Values>) {
     all.into_iter().flatten().for_each(|value| end_panic(|| drop(value)));
 }
 
@@ -428,9 +425,10 @@ fn work(first: Job) {
 /// The worker has left the slot of this job. Returns the next job, or `None` if the worker ends.
 fn after(job: Job) -> Option<Job> {
     let mut pool = leave(&job);
-    if std::mem::take(&mut pool.must_drop) {
+    let retired = std::mem::take(&mut pool.retired);
+    if !retired.is_empty() {
         drop(pool);
-        drop_retired();
+        drop_each(retired);
         pool = self::pool();
     }
     if let Some(next) = pool.next() {
