@@ -67,6 +67,16 @@ impl Variant {
     pub(crate) fn fixed_threads(&self) -> Option<usize> {
         self.threads.or_else(|| Some(self.threads_per_processor? * env::processors().len()))
     }
+
+    /// The number after the last dash of the name; one if there is none.
+    pub(crate) fn number(&self) -> u32 {
+        self.name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(1)
+    }
+}
+
+/// A variant that differs in its name alone.
+pub(crate) const fn variant(name: &'static str, about: &'static str) -> Variant {
+    Variant { name, about, ..PLAIN }
 }
 
 /// The variant of a case that has no variants.
@@ -116,6 +126,11 @@ impl Missing {
     /// The subject takes no part in this variant.
     pub(crate) fn no_part() -> Missing {
         Missing(String::new())
+    }
+
+    /// The case is counted, and this run is timed.
+    pub(crate) fn only_counted() -> Missing {
+        Missing("its rounds are counted, not timed: use `squall loop`".to_owned())
     }
 
     pub(crate) fn is_no_part(&self) -> bool {

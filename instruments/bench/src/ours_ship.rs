@@ -66,7 +66,7 @@ fn make(setting: &Setting, how: How) -> Result<Box<dyn Subject>, Missing> {
     if !own && processors_count() < 2 {
         return Err(Missing("there is one processor".to_owned()));
     }
-    let count = setting.variant.name.strip_prefix("lines-").and_then(|count| count.parse().ok()).unwrap_or(1);
+    let count = setting.variant.number();
     let of_thread = || (0..count).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
     let lines = (0..setting.threads.max(1)).map(|_| of_thread()).collect();
     Ok(Box::new(Shipping { how, lines, own, partner: AtomicUsize::new(UNKNOWN) }))

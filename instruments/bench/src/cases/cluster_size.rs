@@ -9,12 +9,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Variant, Worker};
+use crate::case::{Case, Make, Missing, Scale, Setting, Spec, Subject, Variant, Worker, variant};
 use crate::ours_cluster::Keys;
-
-const fn variant(name: &'static str, about: &'static str) -> Variant {
-    Variant { name, about, ..PLAIN }
-}
 
 pub(super) static CASE: Case = Case {
     name: "cluster-size",

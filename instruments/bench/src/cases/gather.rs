@@ -10,24 +10,20 @@
 //! More representatives than processors need a virtual topology; without one, a variant is reported on stderr
 //! as missing: `SQUALL_TOPOLOGY=nodes:4,caches:2,cores:4,threads:2 squall bench gather`.
 
-use crate::case::{Case, Missing, PLAIN, Scale, Spec, Variant};
+use crate::case::{Case, Missing, Scale, Spec, variant};
 use crate::ours_core;
 use crate::rivals::counters::{Count, Padded};
 use crate::work::gather::{Gather, gathering};
-
-const fn reps(name: &'static str, about: &'static str) -> Variant {
-    Variant { name, about, ..PLAIN }
-}
 
 pub(super) static CASE: Case = Case {
     name: "gather",
     about: "the sum over all representatives of a distributed counter",
     variants: &[
-        reps("reps-1", "one representative"),
-        reps("reps-2", "two representatives"),
-        reps("reps-8", "eight representatives"),
-        reps("reps-32", "32 representatives"),
-        reps("reps-64", "64 representatives"),
+        variant("reps-1", "one representative"),
+        variant("reps-2", "two representatives"),
+        variant("reps-8", "eight representatives"),
+        variant("reps-32", "32 representatives"),
+        variant("reps-64", "64 representatives"),
     ],
     subjects: &[
         Spec::ours("squall-flat", ours_core::GATHER_FLAT),

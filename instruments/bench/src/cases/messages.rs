@@ -19,13 +19,9 @@ use crossbeam_utils::CachePadded;
 use squall::ship::{serve, serve_here, ship};
 use squall::{ClusterSize, Vp, machine};
 
-use crate::case::{Case, Missing, PLAIN, Scale, Setting, Spec, Subject, Variant, Worker};
+use crate::case::{Case, Missing, Scale, Setting, Spec, Subject, Worker, variant};
 use crate::gate::Gate;
 use crate::uncounted::uncounted;
-
-const fn clusters(name: &'static str, about: &'static str) -> Variant {
-    Variant { name, about, ..PLAIN }
-}
 
 /// Prefix of the variants in which all threads send to one.
 const PARENT: &str = "parent-";
@@ -34,15 +30,15 @@ pub(super) static CASE: Case = Case {
     name: "messages",
     about: "one round in which each thread sends 32 bytes and gets an answer (counted, not timed)",
     variants: &[
-        clusters("pairs-2", "neighbours; two processors per cluster"),
-        clusters("pairs-4", "neighbours; four processors per cluster"),
-        clusters("pairs-8", "neighbours; eight processors per cluster"),
-        clusters("pairs-16", "neighbours; 16 processors per cluster"),
-        clusters("parent-1", "all to the first; a cluster per processor"),
-        clusters("parent-2", "all to the first; two processors per cluster"),
-        clusters("parent-4", "all to the first; four processors per cluster"),
-        clusters("parent-8", "all to the first; eight processors per cluster"),
-        clusters("parent-16", "all to the first; 16 processors per cluster"),
+        variant("pairs-2", "neighbours; two processors per cluster"),
+        variant("pairs-4", "neighbours; four processors per cluster"),
+        variant("pairs-8", "neighbours; eight processors per cluster"),
+        variant("pairs-16", "neighbours; 16 processors per cluster"),
+        variant("parent-1", "all to the first; a cluster per processor"),
+        variant("parent-2", "all to the first; two processors per cluster"),
+        variant("parent-4", "all to the first; four processors per cluster"),
+        variant("parent-8", "all to the first; eight processors per cluster"),
+        variant("parent-16", "all to the first; 16 processors per cluster"),
     ],
     subjects: &[Spec::ours("squall", make)],
     scale: Scale::Work,
@@ -84,15 +80,13 @@ struct Rounds {
 
 fn make(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
     if !setting.counted {
-        return Err(Missing("its rounds are counted, not timed: use `squall loop`".to_owned()));
+        return Err(Missing::only_counted());
     }
-    let name = setting.variant.name;
-    let to_parent = name.starts_with(PARENT);
+    let to_parent = setting.variant.name.starts_with(PARENT);
     if setting.threads < 2 || !to_parent && setting.threads % 2 == 1 {
         return Err(Missing("each thread needs another one".to_owned()));
     }
-    let size = name.rsplit('-').next().and_then(|vps| vps.parse().ok()).unwrap_or(1);
-    let clusters = machine().clusters(ClusterSize::fixed(size));
+    let clusters = machine().clusters(ClusterSize::fixed(setting.variant.number()));
     let office =
         || Arc::new(Office::new(Mutex::new((0..setting.threads).map(|_| CachePadded::default()).collect())));
     let of_cluster: Vec<_> = (0..clusters.len()).map(|_| office()).collect();

@@ -13,23 +13,19 @@
 use squall::ClusterSize;
 use squall::objects::cached::{self, CachedMapExt as _, Form, OwnedCachedMap};
 
-use crate::case::{Case, Missing, PLAIN, Scale, Setting, Spec, Subject, Variant, Worker};
+use crate::case::{Case, Missing, Scale, Setting, Spec, Subject, Worker, variant};
 use crate::gate::Gate;
 use crate::uncounted::uncounted;
-
-const fn clusters(name: &'static str, about: &'static str) -> Variant {
-    Variant { name, about, ..PLAIN }
-}
 
 pub(super) static CASE: Case = Case {
     name: "shared-keys",
     about: "one round in which all threads read, then change the same keys (counted, not timed)",
     variants: &[
-        clusters("clusters-of-1", "a cluster per processor"),
-        clusters("clusters-of-2", "two processors per cluster"),
-        clusters("clusters-of-4", "four processors per cluster"),
-        clusters("clusters-of-8", "eight processors per cluster"),
-        clusters("clusters-of-16", "16 processors per cluster"),
+        variant("clusters-of-1", "a cluster per processor"),
+        variant("clusters-of-2", "two processors per cluster"),
+        variant("clusters-of-4", "four processors per cluster"),
+        variant("clusters-of-8", "eight processors per cluster"),
+        variant("clusters-of-16", "16 processors per cluster"),
     ],
     subjects: &[Spec::ours("squall-invalidated", make::<false>), Spec::ours("squall-updated", make::<true>)],
     scale: Scale::Work,
@@ -41,10 +37,9 @@ pub(super) static CASE: Case = Case {
 
 fn make<const UPDATED: bool>(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
     if !setting.counted {
-        return Err(Missing("its rounds are counted, not timed: use `squall loop`".to_owned()));
+        return Err(Missing::only_counted());
     }
-    let size = setting.variant.name.rsplit('-').next().and_then(|vps| vps.parse().ok()).unwrap_or(1);
-    let form = Form::distributed(ClusterSize::fixed(size));
+    let form = Form::distributed(ClusterSize::fixed(setting.variant.number()));
     let map = cached::map(if UPDATED { form.updated() } else { form });
     for key in 0..KEYS {
         map.insert(key, 0);

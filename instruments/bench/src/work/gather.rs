@@ -24,7 +24,7 @@ struct Gathering<G> {
 pub(crate) const fn gathering<G: Gather + 'static>() -> Make {
     fn make<G: Gather + 'static>(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
         let name = setting.variant.name;
-        let parts = name.strip_prefix("reps-").and_then(|count| count.parse().ok()).unwrap_or(1);
+        let parts = setting.variant.number() as usize;
         let there = processors_count();
         if parts > there {
             return Err(Missing(format!(

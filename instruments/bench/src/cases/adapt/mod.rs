@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use squall::Vp;
 
-use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Variant, Worker};
+use crate::case::{Case, Make, Missing, Scale, Setting, Spec, Subject, Variant, Worker, variant};
 use crate::cases::swap::crew::fit;
 use crate::env;
 use crate::harness::{CLEAN_ROUNDS_MIN, Plan, RoundWatch, RunError, Step, Table};
@@ -32,10 +32,6 @@ use crate::ours_machine::on_processor;
 use figures::{Seen, Turns, subject};
 use play::Load;
 use script::Script;
-
-const fn variant(name: &'static str, about: &'static str) -> Variant {
-    Variant { name, about, ..PLAIN }
-}
 
 const MANY: &str = "ten-thousand-objects";
 const BUSY: [&str; 2] = ["busy-4", "busy-16"];

@@ -32,7 +32,7 @@ mod throughput;
 
 use std::time::Duration;
 
-use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Variant};
+use crate::case::{Case, Make, Missing, Scale, Setting, Spec, Subject, variant};
 use crate::harness::spread;
 use crate::ours_swap::{Counting, Ours};
 use crate::rivals::{arcswap, hazarc, rwlock};
@@ -41,10 +41,6 @@ use crate::work::replace::{Replace, Shape};
 use figures::{Figures, Swaps};
 use phases::{Arbitrating, Gaps};
 use throughput::Throughput;
-
-const fn variant(name: &'static str, about: &'static str) -> Variant {
-    Variant { name, about, ..PLAIN }
-}
 
 pub(super) static CASE: Case = Case {
     name: "swap",

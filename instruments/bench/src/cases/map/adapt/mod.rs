@@ -21,7 +21,7 @@ use crossbeam_utils::CachePadded;
 use squall::adapt::control::{self, Verdict};
 use squall::objects::map::{REPLICATED, SHARED};
 
-use crate::case::{Case, Make, Missing, PLAIN, Role, Scale, Setting, Spec, Subject, Variant, Worker};
+use crate::case::{Case, Make, Missing, Role, Scale, Setting, Spec, Subject, Worker, variant};
 use crate::cases::swap::crew::fit;
 use crate::env;
 use crate::harness::Step as Progress;
@@ -32,10 +32,6 @@ use hand::{Deck, Hand, Load};
 use play::{Step, Stepped, play};
 
 use super::keys::Key;
-
-const fn variant(name: &'static str, about: &'static str) -> Variant {
-    Variant { name, about, ..PLAIN }
-}
 
 pub(in crate::cases) static CASE: Case = Case {
     name: "map-adapt",
