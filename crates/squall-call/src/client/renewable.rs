@@ -98,7 +98,7 @@ impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> RenewableImport<I> {
     /// Calls `f` with the handle of the present import; `f` makes one call. If the server has ended,
     /// imports the object again within `limit`, and runs `f` once more if the method has not run. Calls
     /// that `f` makes before the one that fails are repeated, too. Even an error that is certain comes
-    /// after the import.
+    /// after the import. An error that the method itself returned leaves the import as it is.
     ///
     /// # Errors
     /// The error of `f`. If the method may have run before the server ended ([`CallError::may_have_run`]),
@@ -270,7 +270,8 @@ fn import_within<I: ?Sized + Remote + InterfaceOf<Port<I>>>(
     }
 }
 
-/// Whether this error of a call means that the import has ended.
+/// Whether this error of a call means that the import has ended. An error that a method returned as a value
+/// has an id of the server's process, which may equal that of the import.
 fn has_ended<I: ?Sized>(handle: Handle<I>, error: &CallError) -> bool {
     use Transport::{Disconnected, NoSuchObject, PeerGone};
     let ended = match error.reason() {
@@ -279,7 +280,7 @@ fn has_ended<I: ?Sized>(handle: Handle<I>, error: &CallError) -> bool {
         CallErrorKind::Transport(transport) => matches!(transport, PeerGone | Disconnected | NoSuchObject),
         _ => false,
     };
-    ended && error.id() == Handle::id(handle)
+    ended && !error.__is_received() && error.id() == Handle::id(handle)
 }
 
 #[cfg(test)]

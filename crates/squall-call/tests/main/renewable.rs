@@ -2,7 +2,8 @@
 
 use crate::common::{Server, Shop, kind, name, shop, transport};
 use squall_call::{Export, ImportOptions, RenewableImport, disconnect, export};
-use squall_core::{CallErrorKind, Owned, Transport};
+use squall_core::{CallError, CallErrorKind, Handle, Id, Owned, Transport};
+use squall_macros::interface;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
@@ -109,6 +110,46 @@ fn errors_of_a_working_import_do_not_renew_it() {
     let first = remote.handle();
     assert_eq!(kind(remote.call(LONG, |shop| shop.try_panic())), transport(Transport::Panicked));
     assert_eq!(remote.handle(), first);
+}
+
+/// An interface with an error type that carries errors of calls.
+#[interface(crate = crate::facade, remote)]
+trait Refers: Send + Sync {
+    /// Returns the error of a call of another object, which has this slot and generation.
+    fn fail(&self, slot: u32, generation: u32, reason: CallErrorKind) -> Result<(), Box<CallError>>;
+}
+
+struct Referring;
+
+impl Refers for Referring {
+    fn fail(&self, slot: u32, generation: u32, reason: CallErrorKind) -> Result<(), Box<CallError>> {
+        let id = Id::from_parts(slot, generation).unwrap();
+        Err(CallError::__remote("Other", id, "act", reason).into())
+    }
+}
+
+#[test]
+fn a_received_error_with_the_id_of_the_import_does_not_renew_it() {
+    let name = name("received");
+    let object = squall_core::shared::<dyn Refers, _>(Referring);
+    let export = export(object.handle(), &name).unwrap();
+    let remote = RenewableImport::<dyn Refers>::new(ImportOptions::new(), &name, LONG).unwrap();
+    let first = remote.handle();
+    let id = Handle::id(first);
+    for reason in [
+        CallErrorKind::Destroyed,
+        transport(Transport::PeerGone),
+        transport(Transport::Disconnected),
+        transport(Transport::NoSuchObject),
+    ] {
+        let failed = remote.call(LONG, |refers| {
+            // A client that needs only one error type.
+            refers.try_fail(id.slot(), id.generation(), reason)?.map_err(|error| *error)
+        });
+        let error = failed.unwrap_err();
+        assert_eq!((error.id(), error.reason()), (id, reason));
+        assert_eq!((remote.handle(), export.clients().len()), (first, 1), "{reason}");
+    }
 }
 
 #[test]

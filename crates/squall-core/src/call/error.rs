@@ -77,7 +77,7 @@ impl fmt::Display for CallErrorKind {
 ///
 /// With the feature `serde` of squall-core, which `squall/call` turns on, it can be sent to another process:
 /// as a part of an error type of one's own, for example. The id then names an object of the process that
-/// made the error.
+/// made the error. A received error equals the sent one.
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
@@ -92,7 +92,7 @@ impl fmt::Display for CallErrorKind {
 #[derive(Clone, PartialEq, Eq)]
 pub struct CallError(pub(crate) Box<Details>);
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Details {
     pub(crate) interface: &'static str,
     pub(crate) class: Option<&'static str>,
@@ -100,7 +100,19 @@ pub(crate) struct Details {
     pub(crate) name: Option<Name>,
     pub(crate) method: &'static str,
     pub(crate) reason: CallErrorKind,
+    /// The error was decoded. Its id says nothing about objects of this process.
+    pub(crate) is_received: bool,
 }
+
+impl PartialEq for Details {
+    fn eq(&self, other: &Details) -> bool {
+        let Details { interface, class, id, name, method, reason, is_received: _ } = self;
+        (interface, class, id, name, method, reason)
+            == (&other.interface, &other.class, &other.id, &other.name, &other.method, &other.reason)
+    }
+}
+
+impl Eq for Details {}
 
 impl CallError {
     /// The alignment of a raw error pointer.
@@ -128,7 +140,8 @@ impl CallError {
         method: &'static str,
         reason: CallErrorKind,
     ) -> CallError {
-        CallError(Box::new(Details { interface, class, id, name: name_of(id), method, reason }))
+        let name = name_of(id);
+        CallError(Box::new(Details { interface, class, id, name, method, reason, is_received: false }))
     }
 
     /// Makes an error without interface and method; [`CallError::of`] adds them later.
@@ -173,6 +186,13 @@ impl CallError {
         reason: CallErrorKind,
     ) -> CallError {
         CallError::new(interface, None, id, method, reason)
+    }
+
+    /// Not public: returns whether the error was decoded, for example from a message of another process. Its
+    /// id may then be that of an unrelated object of this process.
+    #[doc(hidden)]
+    pub fn __is_received(&self) -> bool {
+        self.0.is_received
     }
 
     /// Returns the interface through which the object was called.
@@ -225,7 +245,7 @@ impl CallError {
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Details { interface, class, id, name, method, reason } = &*self.0;
+        let Details { interface, class, id, name, method, reason, is_received: _ } = &*self.0;
         write!(f, "{interface}#{id}.{method}()")?;
         if let Some(name) = name {
             write!(f, " of {name:?}")?;

@@ -98,7 +98,7 @@ struct Parts<T> {
 
 impl Serialize for CallError {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Details { interface, class, id, name, method, reason } = &*self.0;
+        let Details { interface, class, id, name, method, reason, is_received: _ } = &*self.0;
         let id = (id.slot(), id.generation());
         Parts::<&str> { interface, class: *class, id, name: name.as_deref(), method, reason: *reason }
             .serialize(serializer)
@@ -116,6 +116,7 @@ impl<'de> Deserialize<'de> for CallError {
             name: name.map(|name| Name::new(name.into())),
             method: kept(&method),
             reason,
+            is_received: true,
         })))
     }
 }
@@ -140,7 +141,11 @@ mod tests {
             let mut error = CallError::new("Counter", Some("Central"), id, "add", kind);
             error.0.name = Some(Name::new("GET /".into()));
             let text = serde_json::to_string(&error).unwrap();
-            assert_eq!(serde_json::from_str::<CallError>(&text).unwrap(), error, "{text}");
+            let read = serde_json::from_str::<CallError>(&text).unwrap();
+            assert_eq!(read, error, "{text}");
+            assert!(
+                read.__is_received() && read.__in_method("get").__is_received() && !error.__is_received()
+            );
         }
         let none = r#"{"interface":"","class":null,"id":[0,0],"name":null,"method":"","reason":"Forked"}"#;
         assert!(serde_json::from_str::<CallError>(none).is_err(), "an id that no object has");
