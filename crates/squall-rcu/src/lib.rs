@@ -39,6 +39,8 @@ mod run;
 #[cfg(not(loom))]
 mod runners;
 #[cfg(not(loom))]
+mod served;
+#[cfg(not(loom))]
 mod stall;
 #[cfg(not(loom))]
 mod stats;
@@ -79,6 +81,9 @@ pub use raw::outcome::Outcome as __Outcome;
 pub use reclaimer::{ReclaimerState, reclaimer_state, set_reclaimer};
 #[cfg(not(loom))]
 pub use runners::Quiescent;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub use served::{State as __State, hide_from_served as __hide_from_served, run_served as __run_served};
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub use stall::{__name_tags, __object_of_operation};

@@ -99,8 +99,8 @@ pub(super) fn deadline_in(limit: Duration) -> Option<Instant> {
 /// Runs `f`, in which imports, and calls of imported objects, must end within `limit`, counted from now.
 ///
 /// It is one limit for all that this thread does in `f`, in place of [`ImportOptions::limit`] for each call.
-/// It holds neither in threads and tasks that `f` starts, nor in calls that the methods make: these need
-/// deadlines of their own. A nested limit can only be shorter.
+/// It holds neither in threads and tasks that `f` starts, nor in shipped closures, nor in calls that the
+/// methods make: these need deadlines of their own. A nested limit can only be shorter.
 ///
 /// A call that the other process does not begin in time returns
 /// [`Transport::Busy`](squall_core::Transport::Busy), and never runs. One that begins and takes longer
@@ -129,13 +129,41 @@ pub(super) fn deadline_in(limit: Duration) -> Option<Instant> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn with_deadline<R>(limit: Duration, f: impl FnOnce() -> R) -> R {
-    struct Restore(Option<Instant>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            DEADLINE.set(self.0);
-        }
-    }
-    let _restore = Restore(DEADLINE.get());
-    DEADLINE.set(deadline_in(limit));
+    squall_rcu::__hide_from_served(squall_rcu::__State::RemoteDeadline, |f| {
+        let _restore = replace_deadline(None);
+        f();
+    });
+    let _restore = replace_deadline(deadline_in(limit));
     f()
+}
+
+/// Restores the deadline of the thread when it is dropped.
+struct Restore(Option<Instant>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        DEADLINE.set(self.0);
+    }
+}
+
+fn replace_deadline(deadline: Option<Instant>) -> Restore {
+    Restore(DEADLINE.replace(deadline))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn served_code_has_no_deadline_of_the_code_around_it() {
+        with_deadline(Duration::from_secs(600), || {
+            let outer = DEADLINE.get();
+            let inner = squall_rcu::__run_served(|| {
+                assert_eq!(DEADLINE.get(), None);
+                with_deadline(Duration::from_secs(60), || DEADLINE.get())
+            });
+            assert!(outer.is_some() && inner < outer);
+            assert_eq!(DEADLINE.get(), outer);
+        });
+    }
 }

@@ -5,6 +5,7 @@ use squall_core::{Handle, info_of, shared, swappable};
 use squall_machine::{Cluster, ClusterSize, Vp, machine};
 use squall_objects::ship::{MoveError, move_to, place_of, ship_to};
 use squall_parts::ship::{PendingCall, serve, serve_here, ship};
+use squall_policy::attribute::{Attribute, receive, with};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -132,7 +133,7 @@ trait Service: Send + Sync {
     fn step(&self) -> (PendingCall<()>, bool);
 }
 
-/// Ships a call to the caller's own VP, whose thread serves.
+/// Ships a call to the caller's own VP, which that thread serves.
 struct Server(Arc<AtomicBool>);
 
 impl Service for Server {
@@ -156,6 +157,36 @@ fn no_shipped_call_runs_inside_a_method() {
         assert!(!ran_inside);
         squall_rcu::pin(|_| ());
         assert!(ran.load(Relaxed) && call.is_finished());
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_shipped_closure_sees_no_attributes_of_the_code_around_it() {
+    let _alone = alone();
+    static DROPPED: AtomicU64 = AtomicU64::new(0);
+    static PRIORITY: Attribute<u32> = Attribute::new("priority", 5);
+    let here = vps()[0];
+    Vp::with_vp(here, || {
+        let cell = shared::<dyn Cell, _>(Plain(AtomicU64::new(0), &DROPPED));
+        let handle = cell.handle();
+        let received = move || receive(handle, |call| call.get(&PRIORITY));
+        let look = move || {
+            let mine = with(handle, (&PRIORITY, 1), |_| received()).unwrap();
+            (received(), mine, std::thread::current().id())
+        };
+        let seen = (None, Some(1), std::thread::current().id());
+        with(handle, (&PRIORITY, 9), |_| {
+            let _serving = serve_here();
+            // The thread serves the call when it leaves the operation.
+            let served = squall_rcu::pin(|_| ship(here, look).unwrap());
+            assert_eq!(served.wait().unwrap(), seen);
+            assert_eq!(received(), Some(9));
+            // This call runs at once.
+            assert_eq!(ship(here, look).unwrap().wait().unwrap(), seen);
+            assert_eq!(received(), Some(9));
+        })
+        .unwrap();
     })
     .unwrap();
 }

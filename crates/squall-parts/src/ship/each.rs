@@ -21,6 +21,7 @@ use super::tally::Tally;
 use super::vps::{inbox_of, note_look, waiting};
 use crate::unpark::{Unpark, park_until};
 use squall_machine::{Cluster, ClusterSize, ClusterTree, TreeNode, Vp, machine};
+use squall_rcu::__run_served as run_served;
 use squall_sys::fork::forked;
 use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 use squall_sys::sync::{Arc, Mutex, MutexGuard, lock};
@@ -164,7 +165,7 @@ impl<R: Send + 'static, F: Fn(Cluster) -> R + Send + Sync + 'static> Round<F, R>
             return self.go_on(self.tree.children(node));
         }
         let cluster = self.tree.cluster(node);
-        self.give(node, outcome(catch_unwind(AssertUnwindSafe(|| (self.call)(cluster)))));
+        self.give(node, outcome(catch_unwind(AssertUnwindSafe(|| run_served(|| (self.call)(cluster))))));
     }
 
     fn ship_to(self: &Arc<Self>, node: TreeNode) {

@@ -42,9 +42,8 @@ impl fmt::Debug for Serving {
 ///
 /// A shipped closure then runs between two statements of this thread's own code. So the thread must not call
 /// an object, or open an operation, while it holds a lock that a shipped closure takes: the closure would
-/// wait for its own thread. The closure sees the attributes and the deadline of a `with` around that
-/// statement, if it calls the same object. A signal handler that may run on this thread must open no
-/// operation.
+/// wait for its own thread. Attributes and deadlines that this code gave to its own calls are hidden from the
+/// closure. A signal handler that may run on this thread must open no operation.
 ///
 /// While the thread serves nothing, as in a system call, a call may wait until its sender looks for the
 /// result. Then another thread serves it.

@@ -21,14 +21,15 @@
 //! - I2. A call that its sender waits for, polls or detaches is run, or an error tells why not. A call whose
 //!   sender drops it before a thread has begun it is cancelled. A call that has not begun when the process
 //!   ends is lost.
+//! - I3. A shipped closure sees no attributes and no deadlines that the code around it gave to its own calls.
 //!
 //! Not promised: an order between two calls, even of one sender. The VP: a thread may move after it has taken
 //! a call, and a thread of a staff runs elsewhere if its VP is offline or not permitted. The child of a fork
 //! gets errors, also a child that a shipped closure made.
 //!
-//! Cost: a call to the caller's own cluster is a comparison and a `catch_unwind`. Another one moves the lines
-//! of the slot and two words of the inbox, and wakes a thread if no thread there serves by itself. A sender
-//! that polls, awaits or detaches its call wakes one in any case.
+//! Cost: a call to the caller's own cluster is a comparison, three loads and a `catch_unwind`. Another one
+//! moves the lines of the slot and two words of the inbox, and wakes a thread if no thread there serves by
+//! itself. A sender that polls, awaits or detaches its call wakes one in any case.
 //! Source: Unrau et al., "Hierarchical Clustering", 1995, §4, §4.1 and §6 (HU-05, HU-08, HU-09, HU-18);
 //! Gamsa et al., *Tornado*, 1999, §3.1 and §6 (TO-04). Deviation: threads serve where the papers interrupt a
 //! processor.
@@ -76,6 +77,8 @@ pub use vps::{set_slots, slots};
 
 #[cfg(not(loom))]
 use squall_machine::Vp;
+#[cfg(not(loom))]
+use squall_rcu::__run_served as run_served;
 #[cfg(not(loom))]
 use std::fmt;
 #[cfg(not(loom))]
@@ -138,7 +141,8 @@ impl<F> std::error::Error for SendError<F> {}
 /// thread is on a VP of the target, and outside operations: then `call` runs before this returns.
 ///
 /// Such a call runs with the locks that the caller holds. A caller that holds a lock cannot know on which VP
-/// it runs, so the closure must not take that lock. Otherwise the closure is copied into the inbox of the VP
+/// it runs, so the closure must not take that lock. On any VP, the closure sees neither attributes nor
+/// deadlines that the caller gave to its own calls. Otherwise the closure is copied into the inbox of the VP
 /// that the target's [`Choice`] names. A closure and a result of up to [`INLINE_BYTES`] need no allocation.
 ///
 /// A shipped closure should be short, since other calls to the VP wait meanwhile. It may ship calls itself,
@@ -177,7 +181,7 @@ where
 {
     let (target, here) = (target.into(), Vp::current());
     if target.contains(here) && !squall_rcu::in_operation() {
-        return Ok(PendingCall::done(catch_unwind(AssertUnwindSafe(call))));
+        return Ok(PendingCall::done(catch_unwind(AssertUnwindSafe(|| run_served(call)))));
     }
     if squall_sys::fork::forked() {
         return Err(SendError::Forked(call));

@@ -4,7 +4,7 @@ use super::cargo::Panic;
 use super::inbox::Ticket;
 use super::vps::{VpInbox, note_look, waiting};
 use crate::unpark::{Unpark, park_until};
-use squall_rcu::WaitError;
+use squall_rcu::{__run_served as run_served, WaitError};
 use squall_sys::fork::forked;
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use squall_sys::sync::{Mutex, hint, lock};
@@ -336,7 +336,7 @@ impl<R> Sent<R> {
             && let Some(call) = self.to.inbox.take_back(&self.ticket)
         {
             // Nobody else may ever run it.
-            self.to.inbox.run(call);
+            run_served(|| self.to.inbox.run(call));
             return;
         }
         let sleep = || {

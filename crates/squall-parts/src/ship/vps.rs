@@ -17,6 +17,7 @@ use super::inbox::{Inbox, SLOTS_MAX, Slot, Slots, Taken, Ticket};
 use super::staff::Staff;
 use squall_alloc::{Arena, Placement};
 use squall_machine::{Vp, machine};
+use squall_rcu::__run_served as run_served;
 use squall_sys::fork::forked;
 use squall_sys::padded::CachePadded;
 use squall_sys::sync::atomic::{AtomicU32, Ordering};
@@ -200,7 +201,7 @@ impl VpInbox {
 
     fn run(&self, taken: Taken) -> bool {
         let outer = SERVING.replace(true);
-        let again = self.inbox.run(taken);
+        let again = run_served(|| self.inbox.run(taken));
         SERVING.set(outer);
         again
     }

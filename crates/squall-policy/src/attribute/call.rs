@@ -381,8 +381,9 @@ given_tuple!(4: A 0, B 1, C 2, D 3);
 /// Gives attributes to a call: `f` makes the call, and each call of `handle` inside `f` has the attributes.
 ///
 /// They apply to that call alone. Calls of other objects in `f`, calls that the callee makes, other threads,
-/// and a future that `f` returns do not have them. The callee passes them on by giving them again. A `with`
-/// inside this one hides these until it ends. An object that interprets no attributes ignores them.
+/// shipped closures, and a future that `f` returns do not have them. The callee passes them on by giving them
+/// again. A `with` inside this one hides these until it ends. An object that interprets no attributes ignores
+/// them.
 ///
 /// # Errors
 /// [`Refusal::OutOfRange`]: `f` was not called.

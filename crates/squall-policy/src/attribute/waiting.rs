@@ -12,6 +12,7 @@
 //! - I2. Entry `n` is in the array if `n` is below its length, else in the vector, which is as long as `top`
 //!   requires.
 //! - I3. The vector owns no memory while `top` is within the array.
+//! - I4. A shipped closure that the thread serves sees no entry of a `with` around it.
 //!
 //! Not promised: use in a signal handler. Cost: each attribute is copied once. Words that are accessed
 //! together are separate cells. In one cell the compiler would join their loads into one, and the processor
@@ -160,6 +161,7 @@ impl Waiting {
     /// Begins a frame of `count` entries, which the caller writes next. Dropping the result ends the frame.
     #[inline(always)]
     pub(super) fn push(&self, callee: Id, count: usize) -> Frame {
+        squall_rcu::__hide_from_served(squall_rcu::__State::Attributes, run_hidden);
         let span = self.span.get();
         let outer = Frame { callee: self.callee.get(), span, top: span.top() + count, here: PhantomData };
         if outer.top > ROOM {
@@ -260,6 +262,12 @@ impl Drop for Hidden {
     fn drop(&mut self) {
         with_waiting(|waiting| waiting.span.set(self.span));
     }
+}
+
+/// Runs `f` without waiting entries (I4).
+fn run_hidden(f: &mut dyn FnMut()) {
+    let _hidden = with_waiting(Waiting::hide);
+    f();
 }
 
 #[cold]
