@@ -244,6 +244,30 @@ fn asked() {
     }
 }
 
+/// Two senders ask for a server, and the first start fails. A sender that got a server has its call run.
+fn a_start_fails() {
+    let world = world(2);
+    // Of std, since no protocol depends on it.
+    let failed = squall_sys::sync::StdArc::new(std::sync::atomic::AtomicBool::new(false));
+    let sender = |value| {
+        let failed = failed.clone();
+        move |world: &Arc<World>| {
+            let ticket = send(world, value);
+            let may_start = || failed.swap(true, std::sync::atomic::Ordering::Relaxed);
+            if world.staff.ask(|| may_start() && start(world)) {
+                sleep(world, &ticket);
+                assert_eq!(result(world, ticket), value);
+            } else if let Err(ticket) = world.inbox.cancel(ticket) {
+                world.inbox.detach(ticket);
+            }
+        }
+    };
+    let other = spawn(&world, sender(1));
+    sender(2)(&world);
+    other.join().unwrap();
+    assert!(failed.load(std::sync::atomic::Ordering::Relaxed));
+}
+
 /// A call in an inbox waits for another one in the same inbox, which was sent before or comes later.
 fn in_a_circle() {
     circle(start);
@@ -315,7 +339,7 @@ fn gathered() {
 /// Makes a test of each model, which must hold.
 use squall_sys::models;
 models! {
-    within 3: sent_twice two_senders watched watched_twice cancelled_and_watched detached cancelled two_servers repeated asked in_a_circle refused
+    within 3: sent_twice two_senders watched watched_twice cancelled_and_watched detached cancelled two_servers repeated asked a_start_fails in_a_circle refused
     gathered
 }
 
@@ -337,6 +361,8 @@ fn twins() {
         (AGAIN, "repeated"),
         (WAITS, "in_a_circle"),
         (SERVES, "refused"),
+        (OUTCOME, "a_start_fails"),
+        (FAILED, "a_start_fails"),
         (ARRIVE, "gathered"),
         (OVER, "gathered"),
         (LEAVE, "gathered"),

@@ -14,12 +14,15 @@
 //! - I3. If no other thread can be started, the waiting thread serves the calls that are queued before it
 //!   sleeps. A sender that asks later learns that no thread serves.
 //! - I4. The thread that fell asleep last is woken first. So threads that are not needed sleep on, and end.
+//! - I5. A thread is counted under the lock, and then started outside it. A sender that depends on a thread
+//!   that is being started waits for the outcome. So a sender that got a server has a thread that runs.
 //!
 //! Not promised: progress while a shipped call waits for something else, such as a lock. The other calls in
 //! the inbox then wait for it, unless another thread serves. Nor progress if no thread can be started and
 //! calls wait for each other deeper than a thread nests them (`vps`), or poll.
 //!
-//! Cost: asking takes a lock, and wakes or makes a thread. A thread is made under that lock.
+//! Cost: asking takes a lock, and wakes or makes a thread. Making one takes tens of microseconds. Senders
+//! that need that thread wait as long; all others go on.
 
 use super::inbox::{Inbox, Taken};
 use super::sites;
@@ -27,7 +30,7 @@ use super::sites;
 use squall_machine::park::time_left;
 #[cfg(not(loom))]
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
-use squall_sys::sync::{Mutex, MutexGuard, lock, thread};
+use squall_sys::sync::{Condvar, Mutex, MutexGuard, lock, thread};
 use std::time::Duration;
 #[cfg(not(loom))]
 use std::time::Instant;
@@ -40,6 +43,8 @@ const THREADS_MAX: u32 = 64;
 /// The staff of an inbox.
 pub(super) struct Staff {
     counts: Mutex<Counts>,
+    /// A start has ended.
+    outcome: Condvar,
     /// A thread sleeps. A hint, written under the lock.
     #[cfg(not(loom))]
     has_sleeper: AtomicBool,
@@ -50,7 +55,10 @@ pub(super) struct Staff {
 
 #[derive(Debug, Default)]
 struct Counts {
+    /// All threads, with those that are being started.
     threads: u32,
+    /// Threads that are being started.
+    starting: u32,
     /// Threads that wait for the result of a shipped call.
     waiting: u32,
     /// Threads that sleep. The one that fell asleep last is at the end.
@@ -61,6 +69,7 @@ impl Staff {
     pub(super) fn new() -> Staff {
         Staff {
             counts: Mutex::new(Counts::default()),
+            outcome: Condvar::new(),
             #[cfg(not(loom))]
             has_sleeper: AtomicBool::new(false),
             #[cfg(not(loom))]
@@ -76,20 +85,34 @@ impl Staff {
     /// that failed; no thread may serve the inbox then.
     pub(super) fn ask(&self, start: impl FnOnce() -> bool) -> bool {
         let mut counts = self.lock();
-        if let Some(sleeper) = counts.sleepers.pop() {
-            self.note_sleepers(&counts);
-            drop(counts);
-            sleeper.unpark();
-            return true;
+        loop {
+            if let Some(sleeper) = counts.sleepers.pop() {
+                self.note_sleepers(&counts);
+                drop(counts);
+                sleeper.unpark();
+                return true;
+            }
+            if counts.threads > counts.waiting + counts.starting {
+                return true;
+            }
+            if counts.threads <= counts.waiting {
+                break;
+            }
+            if sites::OUTCOME.is_weak() {
+                return true;
+            }
+            counts = self.outcome.wait(counts).unwrap_or_else(|poison| poison.into_inner());
         }
-        if counts.threads > counts.waiting {
-            return true;
+        if counts.threads >= THREADS_MAX {
+            self.note_refused(true);
+            return false;
         }
-        // Under the lock: the new thread's first look comes after its count.
-        let started = counts.threads < THREADS_MAX && start();
-        counts.threads += u32::from(started);
-        self.note_refused(!started);
-        started
+        counts.threads += 1;
+        counts.starting += 1;
+        drop(counts);
+        let mut starting = Starting { staff: self, has_started: false };
+        starting.has_started = start();
+        starting.has_started
     }
 
     /// The life of a thread of the staff: gives the calls of the inbox to `run` until the inbox has been
@@ -178,6 +201,25 @@ impl Staff {
 
     #[cfg(loom)]
     fn note_refused(&self, _: bool) {}
+}
+
+/// A thread is being started. Dropping this, also in a panic, tells the outcome (I5).
+struct Starting<'a> {
+    staff: &'a Staff,
+    has_started: bool,
+}
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        let mut counts = self.staff.lock();
+        counts.starting -= 1;
+        if !self.has_started && !sites::FAILED.is_weak() {
+            counts.threads -= 1;
+        }
+        self.staff.note_refused(!self.has_started);
+        drop(counts);
+        self.staff.outcome.notify_all();
+    }
 }
 
 /// A thread of the staff waits.
