@@ -110,8 +110,10 @@ impl fmt::Debug for Payload {
 /// in any case. The future needs no particular runtime.
 ///
 /// Each way to look for the result asks for a thread that serves the call, unless one was asked for before.
-/// A result keeps its slot of the inbox until it is taken or dropped. So 64 results that nobody takes, or
-/// calls that are leaked, make an inbox full.
+///
+/// A call has a slot of the inbox. Taking the result frees the slot. Dropping the pending call frees it at
+/// once, or at the end of a call that runs. A pending call that is kept with its result, or leaked, keeps its
+/// slot for as long. So 64 of them make an inbox full.
 ///
 /// In a shipped closure, a thread that polls another call counts as waiting until the closure returns. So
 /// `block_on` of calls in a circle works. Squall does not see other waits, as for

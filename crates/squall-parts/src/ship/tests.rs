@@ -191,6 +191,53 @@ fn looks_run_no_call_on_the_sender_and_a_wait_does() {
     }
 }
 
+/// Runs a queued call on this thread.
+fn run_one(to: &'static VpInbox) {
+    let taken = to.inbox.take().unwrap();
+    to.inbox.run(taken);
+}
+
+#[test]
+fn a_call_that_is_dropped_frees_its_slot_at_its_end_at_the_latest() {
+    let to = refusing();
+    // Before a thread has begun it.
+    let call = unserved(to);
+    assert_eq!(to.inbox.used(), 1);
+    drop(call);
+    assert_eq!((to.inbox.used(), to.inbox.queued()), (0, 0));
+    // While it runs.
+    let own = Arc::new(Mutex::new(None));
+    let mine = own.clone();
+    to.add_serving();
+    let call = send(to, move || drop(mine.lock().unwrap().take()));
+    *own.lock().unwrap() = Some(call.unwrap());
+    run_one(to);
+    assert!(own.lock().unwrap().is_none());
+    assert_eq!(to.inbox.used(), 0);
+    // After its end, with a result that panics when it is dropped.
+    let call = send(to, || Fragile).unwrap();
+    run_one(to);
+    assert_eq!(to.inbox.used(), 1);
+    drop(call);
+    assert_eq!(to.inbox.used(), 0);
+    to.remove_serving();
+}
+
+#[test]
+fn a_call_that_is_kept_or_leaked_keeps_its_slot() {
+    let to = refusing();
+    let mut kept = unserved(to);
+    let leaked = unserved(to);
+    run_one(to);
+    run_one(to);
+    assert_eq!(to.inbox.used(), 2);
+    assert!(kept.try_take().unwrap().is_ok());
+    assert_eq!(to.inbox.used(), 1, "a result that was taken has no slot");
+    std::mem::forget(leaked);
+    drop(kept);
+    assert_eq!(to.inbox.used(), 1);
+}
+
 #[test]
 fn a_thread_that_waits_serves_if_no_other_one_can() {
     let to = refusing();
