@@ -148,8 +148,9 @@ impl ExportOptions {
     /// for may wait for it. A call that a method makes on another thread does not count as such a call; give
     /// it a deadline.
     ///
-    /// All calls of one user, over all connections and exports of this process, have at most half of the
-    /// 1,024 workers, and fewer if other users have workers. Further ones wait.
+    /// All calls of one user, over all connections and exports of this process, have at most 448 of the 1,024
+    /// workers, and fewer if other users have workers. Further ones wait. The last 128 workers serve only
+    /// users without workers, one call of each at a time.
     pub fn calls_per_client(mut self, limit: usize) -> ExportOptions {
         self.settings.workers = limit.max(1);
         self

@@ -1,10 +1,15 @@
 //! The workers of each user.
 //!
 //! Problem: the processes of one user, or connections that were left while their calls still run, must not
-//! take all workers of a server.
+//! take all workers of a server. Neither must a few users together, or one person with several uids.
 //!
-//! Idea: a user may have one more worker if it has fewer than are still free. One user alone gets half of all
-//! workers, two get a third each; the tenth gets one.
+//! Idea: the last eighth of the workers is a reserve for users without workers. Another user may have one
+//! more worker if it has fewer than are free besides the reserve. Of 1,024 workers, one user alone gets 448,
+//! two get about 299 each.
+//!
+//! - I1. A user without workers gets one if the users with workers are fewer than the workers of the reserve.
+//!
+//! Not promised: a worker for a new user if one person has as many uids as the reserve has workers.
 //!
 //! Source: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998.
 
@@ -12,6 +17,9 @@ use squall_sys::peer::Peer;
 use squall_sys::sync::StdArc as Arc;
 use squall_sys::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::collections::HashMap;
+
+/// The limit of workers, divided by the number of reserved ones.
+const RESERVED_PART: usize = 8;
 
 /// The user that a connection counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +71,11 @@ impl Users {
 
     /// Whether the user may have one more worker.
     pub(super) fn may_have_more(&self, workers: &Workers) -> bool {
-        workers.served.load(Ordering::Relaxed) < self.limit.saturating_sub(self.served)
+        let free = self.limit.saturating_sub(self.served);
+        match workers.served.load(Ordering::Relaxed) {
+            0 => free > 0,
+            served => served < free.saturating_sub(self.limit / RESERVED_PART),
+        }
     }
 
     /// A slot of the user gets a worker.
@@ -110,12 +122,41 @@ mod tests {
         let [one, two, three] = [User::Uid(0), User::Uid(1), User::Pair(1)].map(|user| users.get(user));
         assert_eq!(fill(&mut users, &one), 6);
         assert_eq!(fill(&mut users, &two), 3);
-        assert_eq!(fill(&mut users, &three), 2);
+        assert_eq!(fill(&mut users, &three), 1);
         assert!(!users.may_have_more(&one));
         // One user has too many now that others came. As its workers leave, the others get more.
         (0..3).for_each(|_| users.remove(&one));
         assert!(users.may_have_more(&one) && users.may_have_more(&two) && users.may_have_more(&three));
         assert_eq!((fill(&mut users, &two), fill(&mut users, &three)), (1, 1));
+    }
+
+    #[test]
+    fn few_users_leave_a_worker_for_a_new_one() {
+        const LIMIT: usize = 1024;
+        const RESERVE: usize = LIMIT / RESERVED_PART;
+        let mut users = Users::new(LIMIT);
+        let all: Vec<_> = (0..RESERVE as u32).map(|uid| users.get(User::Uid(uid))).collect();
+        let served: Vec<_> = all[..11].iter().map(|workers| fill(&mut users, workers)).collect();
+        assert_eq!(served, [448, 224, 112, 56, 28, 14, 7, 4, 2, 1, 1]);
+        assert!(all[..11].iter().all(|workers| !users.may_have_more(workers)));
+        for workers in &all[11..] {
+            assert_eq!(fill(&mut users, workers), 1, "a user without workers gets one");
+        }
+        assert_eq!(users.served, LIMIT - 10);
+    }
+
+    #[test]
+    fn a_reserved_worker_goes_to_a_user_without_workers() {
+        let mut users = Users::new(16);
+        let [one, two, three] = [0, 1, 2].map(|uid| users.get(User::Uid(uid)));
+        (0..14).for_each(|_| users.add(&one));
+        assert!(!users.may_have_more(&one) && users.may_have_more(&two));
+        users.add(&two);
+        assert!(!users.may_have_more(&two) && users.may_have_more(&three));
+        users.add(&three);
+        assert!([&one, &two, &three].iter().all(|workers| !users.may_have_more(workers)));
+        users.remove(&two);
+        assert!(!users.may_have_more(&one) && !users.may_have_more(&three) && users.may_have_more(&two));
     }
 
     #[test]
