@@ -94,8 +94,10 @@ mod tests {
         let mut share = Share::default();
         share.admit(7);
         share.admit(7);
+        share.admit(3);
         assert!(!share.leave(7));
-        assert_eq!(share.end(), [7]);
+        assert_eq!(share.end(), [3, 7]);
+        assert!(!share.leave(3), "one worker is left");
         assert!(share.leave(7) && share.served().is_empty());
     }
 

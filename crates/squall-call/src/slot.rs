@@ -492,6 +492,74 @@ pub(crate) fn refuse(words: Words<'_>, desk: &Desk, answer: impl Fn(), sleep: &i
     false
 }
 
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// Returns at once from each sleep.
+    struct Awake;
+
+    impl Sleep for Awake {
+        fn sleep(&self, _: &AtomicU32, _: u32, _: Option<Duration>) {}
+        fn wake(&self, _: &AtomicU32) {}
+    }
+
+    /// The service of an ended connection. Its caller issues the next call while one runs.
+    struct Ended<'a> {
+        words: Words<'a>,
+        calls: Cell<u32>,
+    }
+
+    impl Service for Ended<'_> {
+        fn run(&self) {
+            self.calls.set(self.calls.get() + 1);
+            assert!(self.calls.get() == 1, "a call ran after the end");
+            self.words.issue(Number::from(2), &Awake);
+        }
+
+        fn next(&self) -> Next {
+            Next::End
+        }
+
+        fn wait(&self, _: Words<'_>, _: Seen) {}
+
+        fn sleep(&self) -> &impl Sleep {
+            &Awake
+        }
+    }
+
+    #[test]
+    fn a_worker_leaves_an_ended_connection_although_the_next_call_is_there() {
+        let (call, reply, desk) = (AtomicU32::new(0), AtomicU32::new(0), Desk::new());
+        let words = Words { call: &call, reply: &reply };
+        assert!(desk.ask());
+        words.issue(Number::from(1), &Awake);
+        assert!(!serve(words, &desk, &Ended { words, calls: Cell::new(0) }, false));
+        assert!(!desk.is_taken());
+    }
+
+    #[test]
+    fn a_caller_that_calls_all_the_time_is_refused_a_bounded_number_of_times() {
+        let (call, reply, desk) = (AtomicU32::new(0), AtomicU32::new(0), Desk::new());
+        let words = Words { call: &call, reply: &reply };
+        let issue = |number| _ = words.issue(Number::from(number), &Awake);
+        assert!(desk.ask());
+        issue(1);
+        assert!(refuse(words, &desk, || (), &Awake), "one call is refused");
+        assert!(words.answered(Number::from(1)) && !desk.is_taken());
+        assert!(desk.ask());
+        let calls = Cell::new(1);
+        let again = || {
+            calls.set(calls.get() + 1);
+            issue(calls.get());
+        };
+        again();
+        assert!(!refuse(words, &desk, again, &Awake));
+        assert!(!desk.is_taken(), "the worker has left the slot");
+    }
+}
+
 #[cfg(test)]
 #[path = "slot_model.rs"]
 pub(crate) mod model;

@@ -343,4 +343,92 @@ mod tests {
         }
         assert_eq!(pipe.read.load(Ordering::Relaxed), 3);
     }
+
+    /// A source with ticks. `ready` calls a function.
+    struct Acts<F> {
+        end: OwnedFd,
+        act: F,
+        ticks: AtomicU32,
+        drained: AtomicU32,
+    }
+
+    fn acts<F: Fn() -> Next + Send + Sync>(act: F) -> (Arc<Acts<F>>, OwnedFd) {
+        let (end, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let drained = AtomicU32::new(0);
+        (Arc::new(Acts { end: end.into(), act, ticks: AtomicU32::new(0), drained }), other.into())
+    }
+
+    impl<F: Fn() -> Next + Send + Sync> Source for Acts<F> {
+        fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+            vec![self.end.as_fd()]
+        }
+
+        fn ready(self: Arc<Self>) -> Next {
+            (self.act)()
+        }
+
+        fn tick_after(&self) -> Option<Duration> {
+            Some(Duration::from_millis(1))
+        }
+
+        fn tick(self: Arc<Self>) -> Next {
+            self.ticks.fetch_add(1, Ordering::Relaxed);
+            Next::Watch
+        }
+
+        fn drained(&self) -> bool {
+            self.drained.fetch_add(1, Ordering::Relaxed);
+            true
+        }
+    }
+
+    #[test]
+    fn a_panic_ends_its_source_alone() {
+        let (panics, other) = acts(|| panic!("of the test"));
+        let (stays, _stays_open) = acts(|| Next::Watch);
+        add(panics.clone()).unwrap();
+        let stays_token = add(stays.clone()).unwrap();
+        rustix::io::write(&other, b"a").unwrap();
+        while panics.drained.load(Ordering::Relaxed) == 0 {
+            thread::yield_now();
+        }
+        // Each tick asks for the next one.
+        let now = stays.ticks.load(Ordering::Relaxed);
+        while stays.ticks.load(Ordering::Relaxed) < now + 3 {
+            thread::yield_now();
+        }
+        end(stays_token);
+        assert_eq!(stays.drained.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn the_end_of_a_source_waits_until_the_thread_has_left_it() {
+        use std::sync::{Barrier, mpsc};
+        let (begun, begins) = mpsc::channel();
+        let (lets, goes_on) = mpsc::channel::<()>();
+        let goes_on = Mutex::new(goes_on);
+        let has_left = Arc::new(AtomicU32::new(0));
+        let leaves = has_left.clone();
+        let (source, other) = acts(move || {
+            begun.send(()).unwrap();
+            goes_on.lock().unwrap().recv().unwrap();
+            leaves.store(1, Ordering::Relaxed);
+            Next::Watch
+        });
+        let token = add(source).unwrap();
+        rustix::io::write(&other, b"a").unwrap();
+        begins.recv().unwrap();
+        let together = Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                together.wait();
+                end(token);
+                assert_eq!(has_left.load(Ordering::Relaxed), 1, "the source was called after its end");
+            });
+            together.wait();
+            // With a fault, the end comes during this pause.
+            thread::sleep(Duration::from_millis(20));
+            lets.send(()).unwrap();
+        });
+    }
 }

@@ -488,6 +488,38 @@ fn events_that_never_end_let_other_calls_run() {
     over.store(true, Ordering::Relaxed);
 }
 
+#[test]
+fn events_that_come_while_the_handler_runs_are_handled_next() {
+    let _one = on_vp_0();
+    let ((begin, begun), (release, released)) = (channel(), channel());
+    let released = Mutex::new(released);
+    let events = Events::new(4, move |_, batch: Vec<u32>| {
+        begin.send(batch).unwrap();
+        released.lock().unwrap().recv().unwrap();
+    });
+    events.post(Vp::new(26), 0).unwrap();
+    assert_eq!(begun.recv().unwrap(), [0]);
+    (1..4).for_each(|event| events.post(Vp::new(26), event).unwrap());
+    release.send(()).unwrap();
+    assert_eq!(begun.recv().unwrap(), [1, 2, 3]);
+    release.send(()).unwrap();
+}
+
+#[test]
+fn a_panic_of_a_handler_loses_its_batch_alone() {
+    let _one = on_vp_0();
+    let (begin, begun) = channel();
+    let events = Events::new(4, move |_, batch: Vec<u32>| {
+        let panics = batch[0] == 0;
+        begin.send(batch).unwrap();
+        assert!(!panics, "of the test");
+    });
+    for event in [0, 1, 0, 2] {
+        events.post(Vp::new(27), event).unwrap();
+        assert_eq!(begun.recv().unwrap(), [event]);
+    }
+}
+
 /// Forks. The child runs `child`, and ends by `_exit` if that returns.
 #[cfg(not(miri))]
 fn forked(child: impl FnOnce() -> Option<bool>) -> libc::pid_t {

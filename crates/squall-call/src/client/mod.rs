@@ -207,8 +207,13 @@ impl ImportOptions {
         let _ = socket::send_until(socket.as_fd(), &hello, &[], deadline);
         let mut buffer = vec![0; FRAME_BYTES_MAX];
         let mut received = socket::receive_until(socket.as_fd(), &mut buffer, deadline);
-        if received.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset) {
+        let has_ended = match &received {
             // The server hung up before it read the hello. The kernel tells that first, and its reason next.
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+            // Linux also tells the end first if reason and end came between two of its own checks.
+            Ok(packet) => packet.is_none(),
+        };
+        if has_ended {
             received = socket::receive_until(socket.as_fd(), &mut buffer, deadline);
         }
         let packet = received.map_err(|error| match error.kind() {

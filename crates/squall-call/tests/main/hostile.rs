@@ -401,24 +401,23 @@ fn a_welcome_without_the_right_segment_is_an_error() {
     assert!(matches!(refusal, ImportError::Refused(Refusal::Busy)), "{refusal}");
 }
 
-/// Calls a server that answers with this status and length. Returns the kind of the error.
-fn answers(status: u32, length: u32) -> squall_core::CallErrorKind {
+/// Calls `add` of a server that answers with this status and length, and with these bytes in the slot.
+fn answer_of(status: u32, length: u32, bytes: [u8; 192]) -> Result<u64, squall_core::CallError> {
     let (here, there) = pair();
     let regions = squall_machine::machine().vp_limit() as u32;
-    let bytes = segment_bytes(regions).unwrap();
+    let size = segment_bytes(regions).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut buffer = [0; FRAME_BYTES_MAX];
             socket::receive_until(here.as_fd(), &mut buffer, soon()).unwrap();
-            let (memory, file) = SharedMemory::create(bytes).unwrap();
+            let (memory, file) = SharedMemory::create(size).unwrap();
             socket::send(here.as_fd(), &welcome(regions), &[file.as_fd()]).unwrap();
             let packet = socket::receive_until(here.as_fd(), &mut buffer, soon()).unwrap().unwrap();
             let Ok(Frame::Wake(Wake { slot })) = Frame::decode(&buffer[..packet.bytes]) else { panic!() };
             let slot = Slot::new(slot, regions).unwrap();
             memory.word(slot.status()).store(status, SeqCst);
             memory.word(slot.reply_length()).store(length, SeqCst);
-            // Bytes that are no number.
-            memory.copy_in(slot.data(192).unwrap(), &[0xff; 192]);
+            memory.copy_in(slot.data(192).unwrap(), &bytes);
             let number = memory.word(slot.call()).load(SeqCst) >> 3;
             memory.word(slot.reply()).store(number << 3, SeqCst);
             squall_sys::futex::wake_shared(memory.word(slot.reply()), 1);
@@ -426,7 +425,7 @@ fn answers(status: u32, length: u32) -> squall_core::CallErrorKind {
             let _ = socket::receive_until(here.as_fd(), &mut buffer, soon());
         });
         let imported = import_from::<dyn Shop>(there).unwrap();
-        let result = kind(imported.try_add(1));
+        let result = imported.try_add(1);
         drop(imported);
         result
     })
@@ -435,10 +434,12 @@ fn answers(status: u32, length: u32) -> squall_core::CallErrorKind {
 #[test]
 fn a_reply_that_no_server_sends_is_an_error() {
     for (status, length) in [(0, 0), (0, 1), (0, 8), (0, 192), (0, 193), (0, 8_449), (0, u32::MAX), (77, 0)] {
-        assert_eq!(
-            answers(status, length),
-            transport(Transport::BadResult(MessageError::Undecodable)),
-            "{status} {length}"
-        );
+        // Bytes that are no number.
+        let kind = kind(answer_of(status, length, [0xff; 192]));
+        assert_eq!(kind, transport(Transport::BadResult(MessageError::Undecodable)), "{status} {length}");
     }
+    // A number, and a byte after it.
+    assert_eq!(answer_of(0, 1, [7; 192]), Ok(7));
+    let longer = kind(answer_of(0, 2, [7; 192]));
+    assert_eq!(longer, transport(Transport::BadResult(MessageError::Undecodable)));
 }

@@ -33,7 +33,10 @@ fn an_object_is_found_by_its_name_until_its_export_ends() {
     adds(one.handle(), 1, 1);
     adds(two.handle(), 1, 2);
     assert!(matches!(export(object.handle(), &name), Err(ExportError::Taken { .. })));
+    let clients = exported.clients();
+    assert_eq!(clients.len(), 2);
     drop(exported);
+    assert!(clients.iter().all(|client| !client.is_connected()));
     assert!(matches!(import::<dyn Shop>(&name), Err(ImportError::NoServer { .. })));
     let gone = kind(one.try_add(1));
     assert!(

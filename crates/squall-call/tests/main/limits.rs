@@ -1,6 +1,6 @@
 //! Limits: sizes, deadlines, slots, workers.
 
-use crate::common::{Shop, adds, exported, kind, name, pair, transport, until};
+use crate::common::{Shop, adds, exported, kind, name, pair, shop, transport, until};
 use squall_call::{ExportOptions, ImportError, ImportOptions, socket, with_deadline};
 use squall_core::{MessageError, Transport};
 use std::time::Duration;
@@ -17,6 +17,17 @@ fn eight_kilobytes_pass_each_way_and_more_is_an_error() {
     assert_eq!(kind(imported.try_sum(&[1; 8_448])), transport(Transport::BadArguments(too_large)));
     assert_eq!(kind(imported.try_bytes(8_448)), transport(Transport::BadResult(too_large)));
     adds(imported.handle(), 1, 1);
+}
+
+#[test]
+fn arguments_that_outgrow_their_slot_between_two_values_arrive_whole() {
+    let (object, _export, imported) = exported(&ExportOptions::new());
+    // The key takes two bytes more than it has. With 190 it fills the slot.
+    for length in 186..194 {
+        let key = "k".repeat(length);
+        assert_eq!(imported.put(&key, vec![7; 20]), None, "{length}");
+        assert_eq!(object.get(&key), Some(vec![7; 20]), "{length}");
+    }
 }
 
 /// The deadline passed before the call began, or while it ran.
@@ -90,6 +101,47 @@ fn a_call_ends_at_its_deadline_and_its_slot_is_used_again() {
     let nested =
         with_deadline(Duration::ZERO, || with_deadline(Duration::from_secs(60), || imported.try_wait()));
     assert_eq!(kind(nested), transport(Transport::Busy), "a nested limit only shortens");
+}
+
+#[test]
+fn a_call_that_was_given_up_keeps_its_slot_while_its_method_runs() {
+    let (object, _export, imported) = exported(&ExportOptions::new());
+    // A call that ends as busy has not begun.
+    let given_up = || with_deadline(Duration::from_millis(1), || imported.try_wait());
+    while kind(given_up()) != transport(Transport::Deadline) {}
+    adds(imported.handle(), 1, 1);
+    object.open();
+}
+
+#[test]
+fn an_import_with_a_call_that_was_given_up_ends_with_its_server() {
+    let name = name("given-up");
+    let object = shop();
+    let export = squall_call::export(object.handle(), &name).unwrap();
+    let imported = squall_call::import::<dyn Shop>(&name).unwrap();
+    let given_up = || with_deadline(Duration::from_millis(1), || imported.try_wait());
+    while kind(given_up()) != transport(Transport::Deadline) {}
+    drop((export, imported));
+    until(|| squall_call::imports().iter().all(|import| import.name != name));
+    object.open();
+}
+
+#[test]
+fn workers_that_have_left_count_no_more() {
+    let name = name("left");
+    let object = shop();
+    // An import is refused until the workers of earlier ones have left.
+    let _export = ExportOptions::new().clients_per_user(4).export(object.handle(), &name).unwrap();
+    // The count of a user's workers stays while a connection of that user does.
+    let _stays = squall_call::import::<dyn Shop>(&name).unwrap();
+    // One user may have at most half of 1,024 workers.
+    for n in 1..=520 {
+        let mut import = squall_call::import::<dyn Shop>(&name);
+        while matches!(import, Err(ImportError::Refused(_))) {
+            import = squall_call::import::<dyn Shop>(&name);
+        }
+        adds(import.unwrap().handle(), 1, n);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Imports that are made again after their server has ended.
 
-use crate::common::{Server, Shop, kind, name, shop, transport};
+use crate::common::{Server, Shop, kind, name, shop, transport, until};
 use squall_call::{Export, ImportOptions, RenewableImport, disconnect, export};
 use squall_core::{CallError, CallErrorKind, Handle, Id, Owned, Transport};
 use squall_macros::interface;
@@ -102,6 +102,20 @@ fn a_call_that_has_not_run_is_repeated() {
     assert_eq!(kind(ended.try_add(1)), transport(Transport::Disconnected));
     assert_eq!(remote.call(LONG, |shop| shop.try_add(1)), Ok(1));
     assert_eq!(kind(ended.try_add(1)), CallErrorKind::Destroyed);
+}
+
+#[test]
+fn a_call_that_may_have_run_is_not_repeated() {
+    let (object, _export, remote) = exported("may-have-run");
+    let first = remote.handle();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| remote.call(LONG, |shop| shop.try_wait()));
+        until(|| object.waiting() == 1);
+        disconnect(first);
+        assert_eq!(kind(waits.join().unwrap()), transport(Transport::PeerGone));
+    });
+    assert_eq!((object.waiting(), remote.handle() == first), (1, false));
+    object.open();
 }
 
 #[test]

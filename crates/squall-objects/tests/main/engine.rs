@@ -300,7 +300,9 @@ fn pauses_of_steps() -> u64 {
 #[test]
 fn callers_pause_only_if_the_engines_thread_should_have_woken() {
     while_the_engine_reads(|| {
-        // The thread has run since its wake-up, and waits for the program.
+        // The thread has run since its wake-up, and waits for the program. If it were late, callers would
+        // pause from 3 ms after the wake-up.
+        std::thread::sleep(Duration::from_millis(5));
         assert_eq!(pauses_of_steps(), 0);
         engine::__plant_late();
         eventually("a pause", || pauses_of_steps() > 0);

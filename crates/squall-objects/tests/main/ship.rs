@@ -127,7 +127,7 @@ fn a_move_inside_an_operation_is_an_error_wherever_the_target_is() {
     assert_eq!(cell.get(), 1);
 }
 
-#[squall_macros::interface]
+#[squall_macros::interface(crate = squall_core)]
 trait Service: Send + Sync {
     #[blocking]
     fn step(&self) -> (PendingCall<()>, bool);

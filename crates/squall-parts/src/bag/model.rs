@@ -48,6 +48,12 @@ fn gets(bag: &Arc<Bag<u32>>, at: usize) -> thread::JoinHandle<Option<u32>> {
     thread::spawn(move || client(&bag, at).get())
 }
 
+/// A thread that takes a spare element, as the client of a shard.
+fn gets_spare(bag: &Arc<Bag<u32>>, at: usize) -> thread::JoinHandle<Option<u32>> {
+    let bag = bag.clone();
+    thread::spawn(move || client(&bag, at).get_spare())
+}
+
 /// A client puts an element into one shard and then takes one of another. The bag is never empty. The other
 /// client looks at the shards in the order 2, 0, 1.
 fn never_empty() {
@@ -68,6 +74,28 @@ fn in_transit() {
     assert!(got.is_some(), "empty, although two elements were there and one client took one");
     assert!(mover.join().unwrap().is_some());
     assert_eq!(bag.len(), 0);
+}
+
+/// Two clients take spare elements of a shard that has two. One of the two clients gets one, and the shard
+/// keeps the other.
+fn spared() {
+    let bag = bag(Strategy::Distributed, 3, &[1, 2]);
+    let other = gets_spare(&bag, 0);
+    let mine = client(&bag, 2).get_spare();
+    let other = other.join().unwrap();
+    assert!(mine.is_some() != other.is_some(), "two elements, of which one is spare: {mine:?}, {other:?}");
+    assert_eq!(client(&bag, 1).len(), 1);
+}
+
+/// A client takes a spare element of three, and moves another one to its own shard. Meanwhile the client of
+/// the shard gets two.
+fn spared_in_transit() {
+    let bag = bag(Strategy::BulkTransfer, 2, &[1, 2, 3]);
+    let mover = gets_spare(&bag, 0);
+    for _ in 0..2 {
+        assert!(client(&bag, 1).get().is_some(), "empty, although others took one of three elements");
+    }
+    assert_eq!(usize::from(mover.join().unwrap().is_some()) + bag.len(), 1);
 }
 
 /// An idle client moves the only element to another shard. Meanwhile a third client looks for one.
@@ -297,7 +325,7 @@ fn closed() {
 /// Makes a test of each model, which must hold.
 use squall_sys::models;
 models! { within 2:
-    never_empty in_transit pushed late leaves comes_back leaves_the_sum leaves_with_a_transfer
+    never_empty in_transit spared spared_in_transit pushed late leaves comes_back leaves_the_sum leaves_with_a_transfer
     locked_in_transit locked_comes_back enlisted
     waits waits_again waits_for_a_transfer waits_for_a_push waits_beside_looks given taken_back
     cancelled closed
@@ -313,6 +341,8 @@ fn twins() {
         (ARRIVE, "in_transit"),
         (LATE, "in_transit"),
         (EXPECT, "in_transit"),
+        (KEEP, "spared"),
+        (EXPECT, "spared_in_transit"),
         (INBOUND, "in_transit"),
         (ENDED, "in_transit"),
         (CHANGES, "leaves_the_sum"),

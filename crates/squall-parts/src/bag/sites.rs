@@ -48,3 +48,5 @@ pub(super) const ONE_STEP: Site = Site(146);
 pub(super) const WITHDRAW: Site = Site(144);
 /// Not an ordering: a transfer without demand looks for waiters (`wait/I1`).
 pub(super) const GIFT: Site = Site(145);
+/// Not an ordering: the size of a shard is read under its lock before spare elements leave it.
+pub(super) const KEEP: Site = Site(245);

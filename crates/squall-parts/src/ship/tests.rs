@@ -35,21 +35,41 @@ fn a_full_inbox_returns_the_call_and_a_free_slot_takes_it() {
 
 #[test]
 fn no_call_is_passed_over_for_long() {
-    let inbox = inbox(4);
-    let old = inbox.send(|| ()).ok().unwrap();
-    // The old call has slot 0. Calls that come later, in later slots, do not stay before it.
-    for _ in 0..3 {
-        let next = inbox.send(|| ()).ok().unwrap();
-        let taken = inbox.take().unwrap();
-        inbox.run(taken);
-        if inbox.is_done(&old) {
-            inbox.detach(old);
+    for slot in [0, 1, 3] {
+        let inbox = inbox(4);
+        let before: Vec<_> = (0..slot).map(|_| inbox.send(|| ()).ok().unwrap()).collect();
+        let old = inbox.send(|| ()).ok().unwrap();
+        before.into_iter().for_each(|ticket| assert!(inbox.cancel(ticket).is_ok()));
+        // Calls that come later take the first free slot. They do not stay before the old call.
+        let passed = (0..3).take_while(|_| {
+            let next = inbox.send(|| ()).ok().unwrap();
+            let taken = inbox.take().unwrap();
+            inbox.run(taken);
             inbox.detach(next);
-            return;
-        }
-        inbox.detach(next);
+            !inbox.is_done(&old)
+        });
+        assert!(passed.count() < 3, "the call in slot {slot} was passed over three times");
+        inbox.detach(old);
     }
-    panic!("a call was passed over three times");
+}
+
+#[test]
+fn a_result_without_an_owner_is_dropped_and_frees_its_slot() {
+    let inbox = inbox(1);
+    let held = Arc::new(());
+    for detach_first in [false, true] {
+        let result = held.clone();
+        let ticket = inbox.send(move || result).ok().unwrap();
+        let taken = inbox.take().unwrap();
+        if detach_first {
+            inbox.detach(ticket);
+            inbox.run(taken);
+        } else {
+            inbox.run(taken);
+            inbox.detach(ticket);
+        }
+        assert_eq!((Arc::strong_count(&held), inbox.free_count()), (1, 1));
+    }
 }
 
 #[test]
@@ -116,6 +136,12 @@ fn a_panic_of_a_waker_leaks_no_slot() {
     inbox.detach(watched(&inbox));
     let taken = inbox.take().unwrap();
     inbox.run(taken);
+    assert_eq!(inbox.free_count(), 1);
+    // This one is woken.
+    let ticket = watched(&inbox);
+    let taken = inbox.take().unwrap();
+    inbox.run(taken);
+    inbox.detach(ticket);
     assert_eq!(inbox.free_count(), 1);
 }
 
