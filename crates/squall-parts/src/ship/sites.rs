@@ -35,6 +35,6 @@ pub(super) const AGAIN: Site = Site(241);
 /// Not an ordering: a thread that waits, and for which no other one can serve, serves itself (`staff/I3`).
 pub(super) const SERVES: Site = Site(242);
 /// Not an ordering: a sender waits for the outcome of the start that it depends on (`staff/I5`).
-pub(super) const OUTCOME: Site = Site(245);
+pub(super) const OUTCOME: Site = Site(246);
 /// Not an ordering: a thread that could not be started is no longer counted (`staff/I5`).
-pub(super) const FAILED: Site = Site(246);
+pub(super) const FAILED: Site = Site(247);
