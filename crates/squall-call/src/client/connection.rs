@@ -6,7 +6,7 @@
 //!   `dead` before it sleeps. So one of the two sees the other.
 //! - I3. A call that failed with [`Transport::Busy`] or [`Transport::Disconnected`] never runs. It was taken
 //!   back in its slot, or the server answered that it did not begin.
-//! - I4. A call without a deadline waits for a busy server, unless it comes out of a call.
+//! - I4. A call without a deadline waits for a slot and for a busy server, unless it comes out of a call.
 
 use squall_core::{Id, Transport};
 use squall_machine::park::{EventCount, is_past, time_left};
@@ -185,19 +185,20 @@ impl Connection {
         read: impl FnOnce(&mut Reader<'_>) -> Result<R, Malformed>,
     ) -> Result<R, Failed> {
         let deadline = deadline.or_else(|| Instant::now().checked_add(self.limit?));
-        let taken = self.take(region % self.regions.len(), deadline)?;
+        let is_nested = serving::is_serving();
+        // The calls that this one would wait for may wait for it. So only a deadline allows to wait.
+        let may_wait = !is_nested || deadline.is_some();
+        let taken = self.take(region % self.regions.len(), deadline, may_wait)?;
         let slot = taken.slot();
         let mut sink = slot.sink();
         write(&mut Writer::new(&mut sink))
             .map_err(|malformed| Failed::Transport(Transport::BadArguments(malformed.written())))?;
-        let is_nested = serving::is_serving();
         let method = if is_nested { method | NESTED } else { method };
         slot.set_head(Head { object: self.object, method, length: sink.written() }, affinity::current_cpu());
         let (mut code, mut length) = self.run(&taken, is_nested, deadline)?;
         let mut pauses = Pauses::up_to(PAUSE_MAX);
         while code == status::BUSY {
-            // The workers that the call waits for may wait for it. So only a deadline allows to wait.
-            if is_nested && deadline.is_none() {
+            if !may_wait {
                 return Err(Failed::Transport(Transport::Busy));
             }
             pauses.sleep(deadline);
@@ -263,14 +264,15 @@ impl Connection {
         Ok(slot.status())
     }
 
-    /// Takes a slot: of this region, else of another one, else of the first call that ends.
-    fn take(&self, region: usize, deadline: Option<Instant>) -> Result<Taken<'_>, Failed> {
+    /// Takes a slot: of this region, else of another one, else, if the call may wait, of the first one that
+    /// ends.
+    fn take(&self, region: usize, deadline: Option<Instant>, may_wait: bool) -> Result<Taken<'_>, Failed> {
         if self.is_dead() {
             return Err(Failed::Transport(Transport::Disconnected));
         }
         match self.take_of(region) {
             Some(taken) => Ok(taken),
-            None => self.wait_for_slot(region, deadline),
+            None => self.wait_for_slot(region, deadline, may_wait),
         }
     }
 
@@ -291,7 +293,12 @@ impl Connection {
     }
 
     #[cold]
-    fn wait_for_slot(&self, region: usize, deadline: Option<Instant>) -> Result<Taken<'_>, Failed> {
+    fn wait_for_slot(
+        &self,
+        region: usize,
+        deadline: Option<Instant>,
+        may_wait: bool,
+    ) -> Result<Taken<'_>, Failed> {
         let count = self.regions.len();
         self.crowd.waiting.fetch_add(1, Ordering::Relaxed);
         // Partners: the fences in `tell_crowd` and in `drained` (I2).
@@ -304,7 +311,7 @@ impl Connection {
             if self.is_dead() {
                 break Err(Failed::Transport(Transport::Disconnected));
             }
-            if is_past(deadline) {
+            if is_past(deadline) || !may_wait {
                 break Err(Failed::Transport(Transport::Busy));
             }
             // A reply to a call that was given up wakes no thread. So look again after a while.

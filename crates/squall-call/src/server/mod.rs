@@ -142,11 +142,12 @@ impl ExportOptions {
 
     /// At most so many calls of one connection run at a time; further ones wait. By default 64.
     ///
-    /// Calls that come out of calls (A calls B, which calls A) have four times as many workers. Beyond these,
-    /// or if this process can start no thread, such a call waits only if it has a deadline. Without one it
-    /// returns [`Transport::Busy`](squall_core::Transport::Busy) at once, since the calls that it would wait
-    /// for may wait for it. A call that a method makes on another thread does not count as such a call; give
-    /// it a deadline.
+    /// Calls that come out of calls (A calls B, which calls A) have four times as many workers. Such a call
+    /// waits only if it has a deadline, since the calls that it would wait for may wait for it. Without a
+    /// deadline it returns [`Transport::Busy`](squall_core::Transport::Busy) at once in three cases: beyond
+    /// these workers, if this process can start no thread, or if the caller's connection has no free slot. A
+    /// connection has 16 slots for each processor of its caller. A call that a method makes on another thread
+    /// does not count as such a call; give it a deadline.
     ///
     /// All calls of one user, over all connections and exports of this process, have at most 448 of the 1,024
     /// workers, and fewer if other users have workers. Further ones wait. The last 128 workers serve only

@@ -1,8 +1,9 @@
 //! Limits: sizes, deadlines, slots, workers.
 
 use crate::common::{Shop, adds, exported, kind, name, pair, shop, transport, until};
-use squall_call::{ExportOptions, ImportError, ImportOptions, socket, with_deadline};
-use squall_core::{MessageError, Transport};
+use squall_call::{ExportOptions, ImportError, ImportOptions, export_on, import_from, socket, with_deadline};
+use squall_core::{MessageError, Owned, Transport, shared};
+use squall_macros::interface;
 use std::time::Duration;
 
 #[test]
@@ -157,6 +158,41 @@ fn more_calls_than_slots_wait_for_their_turn() {
         places.sort_unstable();
         assert_eq!(places, (0..callers as u32).collect::<Vec<_>>());
     });
+}
+
+/// An object with a method that calls another object.
+#[interface(crate = crate::facade, remote)]
+trait Via: Send + Sync {
+    /// Returns whether the inner call was refused because all were busy.
+    fn is_refused(&self) -> bool;
+}
+
+impl Via for Owned<dyn Shop> {
+    fn is_refused(&self) -> bool {
+        self.try_add(1).is_err_and(|error| error.reason() == transport(Transport::Busy))
+    }
+}
+
+#[test]
+fn a_call_out_of_a_call_never_waits_for_a_slot() {
+    let (object, _export, imported) = exported(&ExportOptions::new().calls_per_client(1_000));
+    let handle = imported.handle();
+    let via = shared::<dyn Via, _>(imported);
+    let (here, there) = pair();
+    let _via_export = export_on(via.handle(), here).unwrap();
+    let via = import_from::<dyn Via>(there).unwrap();
+    assert!(!via.is_refused());
+    let slots = 16 * squall_machine::machine().vp_limit();
+    std::thread::scope(|scope| {
+        for _ in 0..slots {
+            scope.spawn(move || handle.wait());
+        }
+        until(|| object.waiting() as usize == slots);
+        // The calls that have the slots may wait for this one.
+        assert!(via.is_refused());
+        object.open();
+    });
+    until(|| !via.is_refused());
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub enum Transport {
     /// The method panicked in the process of the object.
     Panicked,
     /// The process of the object did not begin the call before its deadline. Or the call came out of a call,
-    /// had no deadline, and found no thread free. The method did not run, and never will.
+    /// had no deadline, and found no thread or slot free. The method did not run, and never will.
     Busy,
     /// The method, or the object itself, called an object of a third process, and that call failed. The
     /// method may have run in part.
