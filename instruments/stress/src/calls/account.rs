@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use squall::call::caller;
+use squall::call::{Caller, caller};
 
 use super::breaks::Break;
-use super::processes::THREADS_MAX;
+use super::hoard::Hoard;
+use super::nested::{self, Levels, Other};
+use super::processes::{News, THREADS_MAX, Voice};
 use crate::run::lock;
 
 /// The methods that processes call.
@@ -24,6 +26,10 @@ pub(crate) trait Account: Send + Sync {
     fn fail(&self);
     /// Returns the word. Callers have the right to this method at times.
     fn guarded(&self, word: u64) -> u64;
+    /// Counts a level of a nested call, and calls the other process if `depth` is not zero.
+    fn nest(&self, thread: u32, depth: u32, word: u64) -> Levels;
+    /// Returns when the hoard is over.
+    fn park(&self);
 }
 
 /// Runs of `enter` for each thread of one process.
@@ -34,10 +40,9 @@ pub(super) struct Runs {
     is_listed: AtomicBool,
 }
 
-impl Runs {
-    fn new() -> Arc<Runs> {
-        let counts = std::array::from_fn(|_| AtomicU64::new(0));
-        Arc::new(Runs { counts, is_listed: AtomicBool::new(false) })
+impl Default for Runs {
+    fn default() -> Runs {
+        Runs { counts: std::array::from_fn(|_| AtomicU64::new(0)), is_listed: AtomicBool::new(false) }
     }
 }
 
@@ -47,6 +52,15 @@ pub(super) struct Ledger {
     broken: Option<Break>,
     processes: Mutex<HashMap<u32, Arc<Runs>>>,
     calls: AtomicU64,
+    /// Levels of nested calls that ran in this process, if it is a client.
+    pub(super) own: Arc<Runs>,
+    /// The process that nested calls go to.
+    pub(super) other: Other,
+    pub(super) hoard: Hoard,
+    /// Tells each run of `enter`, so that the count outlives this process.
+    voice: Option<Voice>,
+    /// The first answer of another process that a method should not have got.
+    pub(super) wrong: Mutex<Option<String>>,
 }
 
 /// One call in this many commits the planned break.
@@ -57,9 +71,38 @@ impl Ledger {
         Ledger { broken, ..Ledger::default() }
     }
 
+    /// Sets the process that nested calls go to.
+    pub(super) fn other(self, other: Other) -> Ledger {
+        Ledger { other, ..self }
+    }
+
+    /// Tells each run of `enter` from now on.
+    pub(super) fn voice(self, voice: Voice) -> Ledger {
+        Ledger { voice: Some(voice), ..self }
+    }
+
+    /// Notes an answer that a method should not have got.
+    pub(super) fn fail(&self, what: String) {
+        lock(&self.wrong).get_or_insert(what);
+    }
+
     /// Runs of `enter` so far for a process.
     pub(super) fn runs(&self, pid: u32) -> Option<Arc<Runs>> {
         lock(&self.processes).get(&pid).cloned()
+    }
+
+    /// Returns the counts of the process that calls.
+    fn of_caller(&self, caller: &Caller) -> Arc<Runs> {
+        let runs = caller.value(Runs::default);
+        // Several threads may list the same runs at first. Acquire: pairs with the Release below.
+        if !runs.is_listed.load(Ordering::Acquire) {
+            if let Some(pid) = caller.pid() {
+                lock(&self.processes).insert(pid, Arc::clone(&runs));
+            }
+            // Release: pairs with the Acquire above.
+            runs.is_listed.store(true, Ordering::Release);
+        }
+        runs
     }
 
     /// Forgets a process that has ended.
@@ -67,8 +110,13 @@ impl Ledger {
         lock(&self.processes).remove(&pid);
     }
 
+    pub(super) fn is_broken(&self, by: Break) -> bool {
+        self.broken == Some(by)
+    }
+
+    /// Whether this call commits the planned break.
     fn breaks(&self, by: Break) -> bool {
-        self.broken == Some(by) && self.calls.load(Ordering::Relaxed).is_multiple_of(BREAKS_ONE_IN)
+        self.is_broken(by) && self.calls.load(Ordering::Relaxed).is_multiple_of(BREAKS_ONE_IN)
     }
 }
 
@@ -78,15 +126,10 @@ pub(super) struct Keeper(pub(super) Arc<Ledger>);
 impl Account for Keeper {
     fn enter(&self, thread: u32) -> u64 {
         let Some(caller) = caller() else { return 0 };
-        let runs = Arc::clone(&caller.value(Runs::new));
-        // Several threads may list the same runs at first. Acquire: pairs with the Release below.
-        if !runs.is_listed.load(Ordering::Acquire) {
-            if let Some(pid) = caller.pid() {
-                lock(&self.0.processes).insert(pid, Arc::clone(&runs));
-            }
-            // Release: pairs with the Acquire above.
-            runs.is_listed.store(true, Ordering::Release);
+        if self.0.is_broken(Break::StarveUser) && caller.uid() != Some(own_user()) {
+            self.0.hoard.wait();
         }
+        let runs = self.0.of_caller(&caller);
         self.0.calls.fetch_add(1, Ordering::Relaxed);
         let Some(count) = runs.counts.get(thread as usize) else { return 0 };
         if self.0.breaks(Break::LoseCall) {
@@ -94,6 +137,13 @@ impl Account for Keeper {
         }
         if self.0.breaks(Break::RunTwice) {
             count.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(voice) = &self.0.voice {
+            voice.tell(News::Done, thread as usize);
+            if self.0.calls.load(Ordering::Relaxed).is_multiple_of(4) {
+                // Kills come after the run and before the answer, too.
+                std::thread::yield_now();
+            }
         }
         // Relaxed: the count orders no other data.
         count.fetch_add(1, Ordering::Relaxed) + 1
@@ -120,4 +170,28 @@ impl Account for Keeper {
     fn guarded(&self, word: u64) -> u64 {
         word
     }
+
+    fn nest(&self, thread: u32, depth: u32, word: u64) -> Levels {
+        let Some(caller) = caller() else { return Levels::default() };
+        // The callback of a client counts for its threads, over all connections.
+        let runs = match &self.0.other {
+            Other::Server(_) => self.0.own.clone(),
+            _ => self.0.of_caller(&caller),
+        };
+        let Some(count) = runs.counts.get(thread as usize) else { return Levels::default() };
+        self.0.calls.fetch_add(1, Ordering::Relaxed);
+        nested::level(&self.0, &caller, count, (thread, depth, word))
+    }
+
+    fn park(&self) {
+        let Some(uid) = caller().and_then(|caller| caller.uid()) else { return };
+        // In a run with that planned break, all users count as one.
+        let uid = if self.0.is_broken(Break::IgnoreShares) { 0 } else { uid };
+        self.0.hoard.park(uid);
+    }
+}
+
+/// The user of this process.
+pub(super) fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }

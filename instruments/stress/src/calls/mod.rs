@@ -12,15 +12,27 @@
 //! - I3. This process calls objects of other child processes, which are killed during its calls.
 //! - I4. A hostile child writes random words into all of the memory that it shares (`scribble`). Its own
 //!   calls are not judged.
-//! - I5. At the end this process has no descriptor and no mapping more than before.
-//! - I6. Each planned break must end the run with a violation (`breaks`).
+//! - I5. Some clients export an object that our object calls back (`nested`), some fork (`forks`), and some
+//!   belong to other users (`users`).
+//! - I6. This process calls servers through renewable imports. The servers are killed and started again
+//!   (`renewed`).
+//! - I7. At the end this process has no descriptor and no mapping more than before, no thread that serves
+//!   calls, and no child.
+//! - I8. Each planned break must end the run with a violation (`breaks`).
 
 mod account;
 mod breaks;
 mod caller;
 mod child;
+mod forks;
+mod hoard;
+mod nested;
+mod part;
 mod processes;
+mod renewed;
 mod scribble;
+mod users;
+mod world;
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,6 +40,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{WaitOptions, getpid, set_child_subreaper, wait};
 use squall::call::{Export, ImportOptions, export, import};
 use squall::{CallErrorKind, Handle, Owned, Transport};
 
@@ -36,8 +49,11 @@ use crate::skeleton::breaks::{Breaks, asked};
 use account::{Account, Keeper, Ledger};
 use breaks::Break;
 use caller::{Calls, Outcome};
-use child::{HOSTILE_PATIENCE, PATIENCE, Part};
-use processes::{Ended, Running, THREADS_MAX};
+use nested::Other;
+use part::{PATIENCE, Part, Role};
+use processes::{Running, THREADS_MAX};
+use users::Users;
+use world::{Counts, Footprint, PROCESS_PATIENCE, World, compare, count, end, footprint, life};
 
 pub use child::child;
 pub use processes::COMMAND;
@@ -49,53 +65,15 @@ pub(super) const STRESS: Stress = Stress {
     threads: threads_beyond_processors,
 };
 
-/// Longest life of a child, in microseconds.
-const LIFE_MAX: u64 = 20_000;
-/// Longest time for a child to start or to end. It takes milliseconds on an idle machine.
-const PROCESS_PATIENCE: Duration = Duration::from_secs(120);
 /// Looks for traces of the run at its end, and the time between them.
 const LOOKS: u32 = 2_000;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
-/// Counts of the work.
-#[derive(Debug, Default)]
-struct Counts {
-    clients: AtomicU64,
-    servers: AtomicU64,
-    killed: AtomicU64,
-    hostile: AtomicU64,
-    calls: AtomicU64,
-    interrupted: AtomicU64,
-    rights: AtomicU64,
-}
-
-fn count(count: &AtomicU64, by: u64) {
-    // Relaxed: only the sum matters.
-    count.fetch_add(by, Ordering::Relaxed);
-}
-
-/// The data that the threads of a run share.
-struct World<'a> {
-    run: &'a Run,
-    broken: Option<Break>,
-    name: String,
-    ledger: Arc<Ledger>,
-    counts: Counts,
-    violation: Mutex<Option<String>>,
-}
-
-impl World<'_> {
-    fn fail(&self, what: String) {
-        lock(&self.violation).get_or_insert(what);
-    }
-
-    fn is_over(&self) -> bool {
-        self.run.is_over() || lock(&self.violation).is_some()
-    }
-
-    fn is_broken(&self, by: Break) -> bool {
-        self.broken == Some(by)
-    }
+/// The exports of this process.
+struct Exports {
+    own: Export,
+    /// Absent unless children can belong to other users.
+    users: Option<Users>,
 }
 
 fn run(run: &Run) -> Result<Report, Violation> {
@@ -103,11 +81,14 @@ fn run(run: &Run) -> Result<Report, Violation> {
     let _exclusive = exclusive();
     let broken = asked(Break::ALL)?;
     let number = RUNS.fetch_add(1, Ordering::Relaxed);
-    let ledger = Arc::new(Ledger::new(broken));
+    let name = format!("stress-{}-{number}", std::process::id());
+    let ledger = Arc::new(Ledger::new(broken).other(Other::Caller(name.clone())));
+    // Children of killed children are ours then.
+    set_child_subreaper(Some(getpid())).map_err(cannot("adopt processes"))?;
     let world = World {
         run,
         broken,
-        name: format!("stress-{}-{number}", std::process::id()),
+        name,
         ledger: Arc::clone(&ledger),
         counts: Counts::default(),
         violation: Mutex::new(None),
@@ -115,37 +96,38 @@ fn run(run: &Run) -> Result<Report, Violation> {
     let object: Owned<dyn Account> = squall::shared(Keeper(ledger));
     // Makes everything that a first connection makes once.
     first_connection(&world, object.handle())?;
-    let before = settle(|now| now.mappings == 0);
-    let exported = export(object.handle(), &world.name).map_err(cannot("export"))?;
+    let before = settle(|now| now.mappings == 0 && now.threads == 0);
+    let exports = Exports {
+        own: export(object.handle(), &world.name).map_err(cannot("export"))?,
+        users: Users::new(object.handle(), &world.name).map_err(cannot("export"))?,
+    };
+    let is_root = exports.users.is_some();
     thread::scope(|scope| {
-        scope.spawn(|| change_rights(&world, &exported));
+        scope.spawn(|| change_rights(&world, &exports.own));
         for index in 0..run.threads as u64 {
-            let world = &world;
+            let (world, exports) = (&world, &exports);
             scope.spawn(move || {
                 let mut rng = run.rng(index + 1);
                 while !world.is_over() {
-                    let made = if index % 2 == 0 {
-                        with_client(world, &mut rng)
-                    } else {
-                        with_server(world, &mut rng)
-                    };
-                    made.unwrap_or_else(|what| world.fail(what));
+                    let acted = act(world, exports, index % 2 == 0, &mut rng);
+                    acted.unwrap_or_else(|what| world.fail(what));
                 }
             });
         }
     });
-    drop(exported);
-    if world.is_broken(Break::LeakDescriptor) {
-        std::mem::forget(fs::File::open("/proc/self/maps"));
-    }
+    drop(exports);
+    leak(&world).map_err(cannot("start"))?;
     if let Some(what) = lock(&world.violation).take() {
         return Err(Violation(what));
     }
     await_clean(before).map_err(Violation)?;
     drop(object);
+    Ok(report(&world.counts, is_root))
+}
+
+fn report(counts: &Counts, is_root: bool) -> Report {
     let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    let counts = &world.counts;
-    Ok(Report(vec![
+    let mut lines = vec![
         ("clients", read(&counts.clients)),
         ("servers", read(&counts.servers)),
         ("killed", read(&counts.killed)),
@@ -153,7 +135,58 @@ fn run(run: &Run) -> Result<Report, Violation> {
         ("calls counted", read(&counts.calls)),
         ("calls interrupted", read(&counts.interrupted)),
         ("rights revoked", read(&counts.rights)),
-    ]))
+        ("nested levels counted", read(&counts.nested)),
+        ("forked children", read(&counts.forked)),
+        ("forked survivors", read(&counts.survivors)),
+        ("servers restarted", read(&counts.restarts)),
+        ("renewals counted", read(&counts.renewed)),
+    ];
+    if is_root {
+        lines.extend([
+            ("hoards", read(&counts.hoards)),
+            ("largest hoard", read(&counts.most_hoarded)),
+            ("strangers refused", read(&counts.strangers)),
+        ]);
+    } else {
+        lines.push(("hoards (only as root)", 0));
+    }
+    Report(lines)
+}
+
+/// Starts children, and ends them.
+fn act(world: &World<'_>, exports: &Exports, calls_us: bool, rng: &mut Rng) -> Result<(), String> {
+    if calls_us {
+        let role = match rng.below(8) {
+            0..4 => Role::Client,
+            4..6 => Role::Nester,
+            _ => Role::Forker,
+        };
+        return with_client(world, &exports.own, role, rng);
+    }
+    match (rng.below(8), &exports.users) {
+        (0, Some(users)) if !users::with_users(world, users, rng)? => Ok(()),
+        (0..5, _) => with_server(world, rng),
+        _ => renewed::with_renewed(world, rng),
+    }
+}
+
+/// Leaves something behind, in a run with that planned break.
+fn leak(world: &World<'_>) -> std::io::Result<()> {
+    match world.broken {
+        Some(Break::LeakDescriptor) => std::mem::forget(fs::File::open("/proc/self/maps")),
+        Some(Break::LeakThread) => {
+            let park = || loop {
+                thread::park();
+            };
+            thread::Builder::new().name("squall-call-leak".to_owned()).spawn(park)?;
+        }
+        Some(Break::LeakProcess) => {
+            let part = Part::new(Role::Server, 0, 0, &world.new_name());
+            std::mem::forget(Running::start(&part.arguments())?);
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 fn cannot<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> Violation {
@@ -168,18 +201,9 @@ fn first_connection(world: &World<'_>, object: Handle<dyn Account>) -> Result<()
     Ok(())
 }
 
-/// Descriptors of this process, and shared mappings of memory files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Footprint {
-    descriptors: usize,
-    mappings: usize,
-}
-
-fn footprint() -> Footprint {
-    Footprint {
-        descriptors: fs::read_dir("/proc/self/fd").map_or(0, Iterator::count),
-        mappings: scribble::segments().map_or(0, |segments| segments.len()),
-    }
+/// Reaps the ended children of killed children. No other child may run.
+fn reap() {
+    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
 /// Looks until the footprint is `small`, and returns the last one. Dropped objects end meanwhile, also
@@ -199,7 +223,13 @@ fn settle(small: impl Fn(&Footprint) -> bool) -> Footprint {
 
 /// Waits until the process has no trace of the run.
 fn await_clean(before: Footprint) -> Result<(), String> {
-    let clean = |now: &Footprint| now.descriptors <= before.descriptors && now.mappings <= before.mappings;
+    let clean = |now: &Footprint| {
+        reap();
+        now.descriptors <= before.descriptors
+            && now.mappings <= before.mappings
+            && now.threads <= before.threads
+            && now.children <= before.children
+    };
     let now = settle(clean);
     if clean(&now) {
         return Ok(());
@@ -244,67 +274,56 @@ fn change_rights(world: &World<'_>, exported: &Export) {
     }
 }
 
-fn life(rng: &mut Rng) -> Duration {
-    Duration::from_micros(rng.below(LIFE_MAX))
-}
-
-/// Ends a child, at once or in good order.
-fn end(world: &World<'_>, child: Running, kill: bool) -> Result<Ended, String> {
-    let ended = if kill { child.kill() } else { child.end(PROCESS_PATIENCE) };
-    count(&world.counts.killed, u64::from(kill));
-    if let Some(told) = lock(&ended.diary.wrong).take() {
-        return Err(format!("in a child: {told}"));
-    }
-    match &ended.fault {
-        Some(fault) => Err(format!("a child ended badly: {fault}")),
-        None => Ok(ended),
-    }
-}
-
 /// Starts a client of our object, ends it, and compares the counts.
-fn with_client(world: &World<'_>, rng: &mut Rng) -> Result<(), String> {
-    let threads = [1, 3, THREADS_MAX as u32][rng.below(3) as usize];
-    let part =
-        Part { serves: false, hostile: rng.one_in(4), threads, seed: rng.next(), name: world.name.clone() };
+fn with_client(world: &World<'_>, export: &Export, role: Role, rng: &mut Rng) -> Result<(), String> {
+    let threads = [2, 3, THREADS_MAX as u32][rng.below(3) as usize];
+    let hostile = role == Role::Client && rng.one_in(4);
+    let part = Part { hostile, ..Part::new(role, threads, rng.next(), &world.name) };
     let mut client = Running::start(&part.arguments()).map_err(|error| format!("cannot start: {error}"))?;
+    let pid = client.pid();
     client.await_ready(1, PROCESS_PATIENCE)?;
     thread::sleep(life(rng));
-    let pid = client.pid();
-    let ended = end(world, client, !rng.one_in(4))?;
+    let kill = !rng.one_in(4);
+    let ended = end(world, client, kill)?;
     count(&world.counts.clients, 1);
     count(&world.counts.hostile, u64::from(part.hostile));
-    let runs = world.ledger.runs(pid);
-    world.ledger.forget(pid);
+    count(&world.counts.forked, ended.diary.forked.load(Ordering::Relaxed));
+    if ended.diary.left.load(Ordering::Relaxed) != 0 {
+        await_disconnected(export, pid)?;
+        count(&world.counts.survivors, 1);
+    }
     if part.hostile {
+        world.ledger.forget(pid);
         return Ok(());
     }
-    let told = ended
-        .diary
-        .threads
-        .iter()
-        .map(|told| (told.done.load(Ordering::Relaxed), told.unsure.load(Ordering::Relaxed)));
-    for (thread, (done, unsure)) in told.enumerate() {
-        let ran = runs.as_ref().map_or(0, |runs| runs.counts[thread].load(Ordering::Relaxed));
-        if !(done..=done + unsure + 1).contains(&ran) {
-            return Err(format!(
-                "`enter` returned {done} times and failed {unsure} times in thread {thread} of a client, \
-                 but ran {ran} times"
-            ));
-        }
-        count(&world.counts.calls, done);
+    let done = compare(world, pid, &ended, (role, kill))?;
+    if role == Role::Nester {
+        count(&world.counts.nested, done);
     }
-    Ok(())
+    match lock(&world.ledger.wrong).take() {
+        Some(what) => Err(what),
+        None => Ok(()),
+    }
+}
+
+/// Waits until an ended client is connected no more, although a forked child of it may have its socket.
+fn await_disconnected(export: &Export, pid: u32) -> Result<(), String> {
+    for _ in 0..LOOKS {
+        if !export.clients().iter().any(|client| client.pid() == Some(pid)) {
+            return Ok(());
+        }
+        thread::sleep(BETWEEN_LOOKS);
+    }
+    Err("an ended client is still connected, while a forked child of it lives".to_owned())
 }
 
 /// Starts a server, calls it, and ends it during the calls.
 fn with_server(world: &World<'_>, rng: &mut Rng) -> Result<(), String> {
-    static SERVERS: AtomicU64 = AtomicU64::new(0);
-    let name = format!("{}-{}", world.name, SERVERS.fetch_add(1, Ordering::Relaxed));
-    let part = Part { serves: true, hostile: rng.one_in(3), threads: 0, seed: rng.next(), name };
+    let hostile = rng.one_in(3);
+    let part = Part { hostile, ..Part::new(Role::Server, 0, rng.next(), &world.new_name()) };
     let mut server = Running::start(&part.arguments()).map_err(|error| format!("cannot start: {error}"))?;
     server.await_ready(1, PROCESS_PATIENCE)?;
-    let limit = if part.hostile { HOSTILE_PATIENCE } else { PATIENCE };
-    let imported = ImportOptions::new().limit(limit).import::<dyn Account>(&part.name);
+    let imported = part.options().import::<dyn Account>(&part.name);
     let imported = match imported {
         Ok(imported) => imported,
         // A hostile server may spoil the first words.

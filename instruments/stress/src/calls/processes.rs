@@ -33,6 +33,10 @@ pub(super) enum News {
     Unsure = 3,
     /// A call had a wrong result. A text follows, up to the end.
     Wrong = 4,
+    /// A forked child has ended.
+    Forked = 5,
+    /// A forked child lives longer than its parent.
+    Left = 6,
 }
 
 /// News of one thread of a child.
@@ -47,6 +51,8 @@ pub(super) struct Told {
 pub(super) struct Diary {
     pub(super) ready: AtomicU64,
     pub(super) threads: Box<[Told]>,
+    pub(super) forked: AtomicU64,
+    pub(super) left: AtomicU64,
     pub(super) wrong: Mutex<Option<String>>,
 }
 
@@ -55,8 +61,20 @@ impl Diary {
         Diary {
             ready: AtomicU64::new(0),
             threads: (0..THREADS_MAX).map(|_| Told::default()).collect(),
+            forked: AtomicU64::new(0),
+            left: AtomicU64::new(0),
             wrong: Mutex::new(None),
         }
+    }
+
+    /// Whether the child has told a wrong result.
+    pub(super) fn is_wrong(&self) -> bool {
+        lock(&self.wrong).is_some()
+    }
+
+    /// Returns the number of calls that have returned, over all threads.
+    pub(super) fn done(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.done.load(Ordering::Relaxed)).sum()
     }
 
     /// Reads all news until the child's output ends.
@@ -68,6 +86,8 @@ impl Diary {
             match news[0] {
                 kind if kind == News::Ready as u8 => self.ready.fetch_add(1, Ordering::Relaxed),
                 kind if kind == News::Done as u8 => thread.done.fetch_add(1, Ordering::Relaxed),
+                kind if kind == News::Forked as u8 => self.forked.fetch_add(1, Ordering::Relaxed),
+                kind if kind == News::Left as u8 => self.left.fetch_add(1, Ordering::Relaxed),
                 kind if kind == News::Unsure as u8 => thread.unsure.fetch_add(1, Ordering::Relaxed),
                 _ => {
                     let mut text = String::new();
@@ -88,8 +108,16 @@ pub(super) struct Voice(Mutex<()>);
 impl Voice {
     /// Tells news. The child ends if its parent has closed the pipe.
     pub(super) fn tell(&self, news: News, thread: usize) {
+        self.tell_all(&[(news, 1)], thread);
+    }
+
+    /// Tells each news so many times, all of them or none if the child is killed.
+    pub(super) fn tell_all(&self, news: &[(News, u32)], thread: usize) {
         let _alone = lock(&self.0);
-        let bytes = [news as u8, thread as u8];
+        let bytes: Vec<u8> = news
+            .iter()
+            .flat_map(|(news, count)| [*news as u8, thread as u8].repeat(*count as usize))
+            .collect();
         let mut out = io::stdout().lock();
         if out.write_all(&bytes).and_then(|()| out.flush()).is_err() {
             std::process::exit(1);
@@ -106,6 +134,18 @@ impl Voice {
     }
 }
 
+/// Returns the command of a child with these arguments.
+pub(super) fn command(arguments: &[String]) -> io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    #[cfg(not(test))]
+    command.arg(COMMAND).args(arguments);
+    #[cfg(test)]
+    command
+        .args(["--exact", "calls::tests::child", "--nocapture", "--test-threads", "1"])
+        .env(VARIABLE, arguments.join(" "));
+    Ok(command)
+}
+
 /// A running child.
 pub(super) struct Running {
     child: Child,
@@ -120,19 +160,14 @@ pub(super) struct Ended {
     pub(super) diary: Arc<Diary>,
     /// The signal or status, unless it ended well or was killed by us.
     pub(super) fault: Option<String>,
+    /// The input of a killed child, which its forked children may have. They end when it is closed.
+    _input: Option<ChildStdin>,
 }
 
 impl Running {
     /// Starts a child with these arguments.
     pub(super) fn start(arguments: &[String]) -> io::Result<Running> {
-        let mut command = Command::new(std::env::current_exe()?);
-        #[cfg(not(test))]
-        command.arg(COMMAND).args(arguments);
-        #[cfg(test)]
-        command
-            .args(["--exact", "calls::tests::child", "--nocapture", "--test-threads", "1"])
-            .env(VARIABLE, arguments.join(" "));
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = command(arguments)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let diary = Arc::new(Diary::new());
         let mut running = Running { child, input, diary: Arc::clone(&diary), keeper: None };
@@ -144,6 +179,10 @@ impl Running {
         })?;
         running.keeper = Some(keeper);
         Ok(running)
+    }
+
+    pub(super) fn diary(&self) -> &Diary {
+        &self.diary
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -212,7 +251,7 @@ impl Running {
             Ok(status) => Some(status.to_string()),
             Err(why) => Some(why),
         };
-        Ended { diary: Arc::clone(&self.diary), fault }
+        Ended { diary: Arc::clone(&self.diary), fault, _input: self.input.take() }
     }
 }
 

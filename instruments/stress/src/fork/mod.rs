@@ -19,7 +19,7 @@ mod breaks;
 mod calls;
 mod child;
 mod objects;
-mod raw;
+pub(crate) mod raw;
 mod writers;
 
 use std::sync::atomic::{AtomicBool, Ordering};

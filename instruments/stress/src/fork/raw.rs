@@ -53,7 +53,7 @@ impl Progress {
 
 /// The end of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     /// By itself, with this status.
     With(i32),
     /// By the time limit.
@@ -68,6 +68,17 @@ pub(super) enum Ended {
 /// # Errors
 /// The error of fork(2) or waitpid(2).
 pub(super) fn in_child(seconds: u32, body: impl FnOnce() -> (i32, bool)) -> io::Result<Ended> {
+    fork(seconds, body)?.wait()
+}
+
+/// A forked child that runs.
+pub(crate) struct Forked(libc::pid_t);
+
+/// Forks like [`in_child`], but does not wait.
+///
+/// # Errors
+/// The error of fork(2).
+pub(crate) fn fork(seconds: u32, body: impl FnOnce() -> (i32, bool)) -> io::Result<Forked> {
     // SAFETY: the child runs `body`, written for a forked child, on its only thread, and ends.
     unsafe {
         match libc::fork() {
@@ -81,17 +92,57 @@ pub(super) fn in_child(seconds: u32, body: impl FnOnce() -> (i32, bool)) -> io::
                     (status, false) => libc::_exit(status),
                 }
             }
-            child => {
-                let mut status = 0;
-                if libc::waitpid(child, &raw mut status, 0) != child {
-                    return Err(io::Error::last_os_error());
-                }
-                Ok(match libc::WTERMSIG(status) {
-                    _ if libc::WIFEXITED(status) => Ended::With(libc::WEXITSTATUS(status)),
-                    libc::SIGALRM => Ended::TooLate,
-                    signal => Ended::BySignal(signal),
-                })
+            child => Ok(Forked(child)),
+        }
+    }
+}
+
+impl Forked {
+    /// Kills the child.
+    pub(crate) fn kill(&self) {
+        // SAFETY: a child that was not waited for, so the number is still its own. It takes no pointer.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+    }
+
+    /// Waits for the child's end.
+    ///
+    /// # Errors
+    /// The error of waitpid(2).
+    pub(crate) fn wait(self) -> io::Result<Ended> {
+        let mut status = 0;
+        loop {
+            // SAFETY: a child of this process, and our own variable.
+            if unsafe { libc::waitpid(self.0, &raw mut status, 0) } == self.0 {
+                break;
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
             }
         }
+        Ok(match libc::WTERMSIG(status) {
+            _ if libc::WIFEXITED(status) => Ended::With(libc::WEXITSTATUS(status)),
+            libc::SIGALRM => Ended::TooLate,
+            signal => Ended::BySignal(signal),
+        })
+    }
+}
+
+/// Descriptors that the planned breaks below touch, at most.
+const DESCRIPTORS_MAX: i32 = 256;
+
+/// Ends all connections of this process and of those that it shares sockets with.
+pub(crate) fn end_connections() {
+    for descriptor in 3..DESCRIPTORS_MAX {
+        // SAFETY: it takes no pointer, and fails for a number without a socket.
+        unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) };
+    }
+}
+
+/// Keeps all descriptors when this process executes a program.
+pub(crate) fn keep_descriptors_at_exec() {
+    for descriptor in 3..DESCRIPTORS_MAX {
+        // SAFETY: it takes no pointer, and fails for a number without a descriptor.
+        unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) };
     }
 }
