@@ -457,7 +457,18 @@ stress! { ship {
 
 stress! { calls {
     threads: "5",
-    done: ["clients", "servers", "killed", "hostile", "calls counted", "rights revoked"],
+    done: [
+        "clients",
+        "servers",
+        "killed",
+        "hostile",
+        "calls counted",
+        "rights revoked",
+        "nested levels counted",
+        "forked children",
+        "servers restarted",
+        "renewals counted",
+    ],
     never: [],
     modes: {
         it_passes: [], [];
@@ -473,9 +484,56 @@ stress! { calls {
         a_revoked_right_that_holds_is_caught: "ignore-rights", 5, "without the right to it";
         a_descriptor_that_remains_is_caught: "leak-descriptor", 3, "remain after the run";
         a_mapping_that_remains_is_caught: "leak-import", 3, "remain after the run";
+        a_thread_that_remains_is_caught: "leak-thread", 3, "remain after the run";
+        a_process_that_remains_is_caught: "leak-process", 3, "remain after the run";
+        a_level_that_runs_twice_is_caught: "nest-twice", 20, "`nest` returned";
+        a_call_that_ran_although_it_says_not_is_caught: "forget-unsure", 20, "through a renewable import";
+        an_import_that_is_not_renewed_is_caught: "lose-renewal", 20, "has not found its server again";
+        a_call_of_a_forked_child_that_returns_is_caught: "answer-forked", 20, "returned a result or a wrong error";
+        a_forked_child_that_ends_connections_is_caught: "end-in-fork", 20, "the server is gone";
+        a_descriptor_that_remains_at_exec_is_caught: "keep-at-exec", 20, "remained when it executed a program";
     }
     unknown: "wrong-echo"
 } }
+
+/// The part of the stress `calls` that only root can run, since its children become other users.
+mod calls_of_other_users {
+    use super::*;
+
+    const STRESS: StressTest = StressTest {
+        name: "calls",
+        threads: "5",
+        done: &["hoards", "largest hoard", "strangers refused"],
+        never: &[],
+    };
+
+    /// Whether children of this process can become other users.
+    fn is_root() -> bool {
+        let counts = STRESS.run_for_a_moment();
+        !counts.contains("only as root")
+    }
+
+    #[test]
+    fn it_passes() {
+        if is_root() {
+            STRESS.passes(&[], &[]);
+        }
+    }
+
+    #[test]
+    fn a_user_with_more_than_its_share_is_caught() {
+        if is_root() {
+            STRESS.fails("ignore-shares", 20, "more than its share");
+        }
+    }
+
+    #[test]
+    fn a_user_that_leaves_others_no_calls_is_caught() {
+        if is_root() {
+            STRESS.fails("starve-user", 20, "those of another user are not served");
+        }
+    }
+}
 
 /// A single caller is rarely blocked, so this test only checks that the run passes.
 #[test]

@@ -55,6 +55,14 @@ impl StressTest {
         run(command.args(more).envs(variables.iter().copied()))
     }
 
+    /// Runs the stress for a moment, and returns its printed lines.
+    #[track_caller]
+    pub(crate) fn run_for_a_moment(&self) -> String {
+        let output = self.run(0, &[], &[]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    }
+
     /// Checks that every run passes, and that one of them has the expected counts.
     #[track_caller]
     pub(crate) fn passes(&self, more: &[&str], variables: &[(&str, &str)]) -> Counts {
