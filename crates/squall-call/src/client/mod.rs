@@ -207,14 +207,19 @@ impl ImportOptions {
         let _ = socket::send_until(socket.as_fd(), &hello, &[], deadline);
         let mut buffer = vec![0; FRAME_BYTES_MAX];
         let mut received = socket::receive_until(socket.as_fd(), &mut buffer, deadline);
-        let has_ended = match &received {
-            // The server hung up before it read the hello. The kernel tells that first, and its reason next.
-            Err(error) => error.kind() == ErrorKind::ConnectionReset,
-            // Linux also tells the end first if reason and end came between two of its own checks.
-            Ok(packet) => packet.is_none(),
-        };
-        if has_ended {
-            received = socket::receive_until(socket.as_fd(), &mut buffer, deadline);
+        // The server hung up, and its reason may still be there to read. If it had not read the hello, the
+        // kernel tells that first. Linux also tells the end first if reason and end came between two of its
+        // own checks.
+        for _ in 0..2 {
+            let has_ended = match &received {
+                Err(error) => error.kind() == ErrorKind::ConnectionReset,
+                Ok(packet) => packet.is_none(),
+            };
+            if !has_ended {
+                break;
+            }
+            // What is still to come is there already.
+            received = socket::receive(socket.as_fd(), &mut buffer);
         }
         let packet = received.map_err(|error| match error.kind() {
             ErrorKind::TimedOut => ImportError::TimedOut,
