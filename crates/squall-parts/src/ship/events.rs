@@ -13,7 +13,8 @@
 //! - I2. The handler runs under no lock, and never inside a post.
 //!
 //! Not promised: that a batch is handled on its VP, as for any shipped call.
-//! Cost: a lock for each post, and a call for each batch.
+//! Cost: a lock for each post, and a call for each batch. The post that sends the call holds the lock while
+//! it starts a thread, if none serves the VP.
 //! Source: Appavoo 2005, §4.2 (CO-65: the Event Manager). Deviation: no timers.
 
 use super::vps::inbox_of;

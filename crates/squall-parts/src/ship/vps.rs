@@ -209,6 +209,9 @@ impl VpInbox {
     /// Runs a call on a thread of the staff. Returns false in the child of a fork that the call made, whose
     /// copies of the other calls are the parent's.
     fn run_by_staff(&self, taken: Taken) -> bool {
+        if forked() {
+            return false;
+        }
         let outer = LOOKS.replace(Looks::None);
         self.run(taken);
         if LOOKS.replace(outer) != Looks::None && !forked() {
@@ -258,7 +261,8 @@ pub(super) fn waiting(is_over: impl Fn() -> bool, sleep: impl FnOnce()) {
 
 /// Notes that the calling thread has looked for the result of a shipped call, which was not there (I3).
 pub(super) fn note_look() {
-    let Some(mine) = STAFF_OF.get() else { return };
+    // In the child of a fork nobody serves.
+    let Some(mine) = STAFF_OF.get().filter(|_| !forked()) else { return };
     let is_served = match LOOKS.get() {
         Looks::None => mine.staff.begin_wait(&mine.inbox, || mine.start()),
         Looks::Counted => return,
