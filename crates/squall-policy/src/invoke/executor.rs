@@ -66,7 +66,7 @@ pub fn set_executor(executor: Option<Arc<dyn Executor>>) {
 pub(super) fn execute(work: Work) {
     // A forked child has no threads. The call itself returns an error.
     if squall_sys::fork::forked() {
-        return work();
+        return squall_rcu::__run_served(work);
     }
     let executor = EXECUTOR.read().unwrap_or_else(PoisonError::into_inner).clone();
     match executor {
@@ -145,7 +145,8 @@ impl Pool {
         let size = state.size();
         if size == 0 || state.queue.len() >= POOL_QUEUE_MAX {
             drop(state);
-            return work();
+            // On another thread the call would not see the state of this one either.
+            return squall_rcu::__run_served(work);
         }
         state.queue.push_back(work);
         if state.idle < state.queue.len() && state.threads < size {
@@ -156,7 +157,7 @@ impl Pool {
                 // was empty (I2).
                 let work = state.queue.pop_back();
                 drop(state);
-                work.into_iter().for_each(|work| work());
+                work.into_iter().for_each(squall_rcu::__run_served);
                 return;
             }
         }
