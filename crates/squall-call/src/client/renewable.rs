@@ -123,7 +123,8 @@ impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> RenewableImport<I> {
     /// handle of the present import.
     ///
     /// Call it if the connection of `failed` has ended: a call returned [`Transport::PeerGone`],
-    /// [`Transport::Disconnected`] or [`Transport::NoSuchObject`]. A connection that works is ended, too.
+    /// [`Transport::Disconnected`] or [`Transport::NoSuchObject`]. An error that the method returned as a
+    /// value says nothing about the connection. A connection that works is ended, too.
     ///
     /// One thread at a time imports, and the others wait for it. Attempts are repeated for up to `limit`
     /// while the error [is transient](ImportError::is_transient). The pauses between them grow from 1 to

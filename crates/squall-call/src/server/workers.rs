@@ -10,9 +10,9 @@
 //!
 //! - I1. A slot with a taken desk is in exactly one place: a worker has it, or it waits in its client's
 //!   share.
-//! - I2. A slot waits only for the share of its client or its user (`users`), so only while workers of that
-//!   user run. Each of them that leaves looks for waiting slots. A client with waiting slots is in the pool's
-//!   list.
+//! - I2. A slot waits only for the share of its client or its user (`users`), so while workers of that user
+//!   run; or for any worker, if more users than the reserve has workers have taken all. Each of them that
+//!   leaves looks for waiting slots. A client with waiting slots is in the pool's list.
 //! - I3. A client has at most as many workers as its export allows, and four times as many for calls that
 //!   come out of calls. Its other slots wait. A call that comes out of a call never waits for a share: the
 //!   calls that have the share may be those that wait for it. It is answered with *busy*.
@@ -562,6 +562,15 @@ std::thread_local! {
     static CALLER: RefCell<Option<Arc<Client>>> = const { RefCell::new(None) };
 }
 
+/// Restores the client of the thread when it is dropped.
+struct RestoreCaller(Option<Arc<Client>>);
+
+impl Drop for RestoreCaller {
+    fn drop(&mut self) {
+        CALLER.set(self.0.take());
+    }
+}
+
 /// The client whose call this thread serves.
 pub(crate) fn caller() -> Option<Arc<Client>> {
     CALLER.with(|caller| caller.borrow().clone())
@@ -569,14 +578,18 @@ pub(crate) fn caller() -> Option<Arc<Client>> {
 
 /// Serves the calls of a slot. Returns whether the slot still needs a worker, after one call if `once`.
 fn serve(job: &Job, buffer: &mut [u8], once: bool) -> bool {
-    CALLER.with(|caller| *caller.borrow_mut() = Some(job.client.clone()));
+    squall_rcu::__hide_from_served(squall_rcu::__State::Caller, |f| {
+        let _restore = RestoreCaller(CALLER.take());
+        f();
+    });
+    CALLER.set(Some(job.client.clone()));
     serving::set(true);
     let slot = job.client.segment().slot(job.slot);
     let desk = job.client.desk(job.slot);
     let work = Work { client: &job.client, slot, desk, buffer: RefCell::new(buffer) };
     slot.set_worker_cpu(affinity::current_cpu());
     let stays = slot::serve(slot.words(), desk, &work, once);
-    CALLER.with(|caller| *caller.borrow_mut() = None);
+    CALLER.set(None);
     serving::set(false);
     stays
 }

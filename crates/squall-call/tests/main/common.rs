@@ -107,6 +107,8 @@ impl Shop for Counter {
 
     fn who(&self) -> (u32, u32) {
         let caller = squall_call::caller().expect("this runs in a call");
+        // Code of others that this thread serves meanwhile has no caller.
+        assert!(squall_rcu::__run_served(squall_call::caller).is_none());
         let count = caller.value(|| AtomicU32::new(0));
         (caller.pid().unwrap_or(0), count.fetch_add(1, Ordering::SeqCst) + 1)
     }

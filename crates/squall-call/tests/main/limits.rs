@@ -135,7 +135,7 @@ fn workers_that_have_left_count_no_more() {
     let _export = ExportOptions::new().clients_per_user(4).export(object.handle(), &name).unwrap();
     // The count of a user's workers stays while a connection of that user does.
     let _stays = squall_call::import::<dyn Shop>(&name).unwrap();
-    // One user may have at most half of 1,024 workers.
+    // One user may have at most 448 of 1,024 workers.
     for n in 1..=520 {
         let mut import = squall_call::import::<dyn Shop>(&name);
         while matches!(import, Err(ImportError::Refused(_))) {
