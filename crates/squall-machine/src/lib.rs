@@ -34,6 +34,9 @@ pub mod asym;
 pub mod park;
 #[cfg(not(loom))]
 pub mod transfer;
+/// Not public: sleep of threads that wait as tasks do.
+#[doc(hidden)]
+pub mod unpark;
 
 #[cfg(not(loom))]
 pub use cluster::{Cluster, ClusterSize, ClusterSizeError, ClusterTree, Clusters, TreeError, TreeNode};

@@ -19,7 +19,7 @@ pub mod replica;
 pub mod ship;
 pub mod table;
 pub mod turns;
-mod unpark;
+use squall_machine::unpark;
 
 /// Not public: drops of users' types, for the crates above.
 #[doc(hidden)]

@@ -1,7 +1,7 @@
 //! Sleep of a thread that waits as a task does: a waker that wakes it.
 
 #[cfg(not(loom))]
-use squall_machine::park::time_left;
+use crate::park::time_left;
 use squall_sys::sync::{StdArc, thread};
 use std::task::{Wake, Waker};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use std::time::Duration;
 use std::time::Instant;
 
 /// Wakes a blocked thread.
-pub(crate) struct Unpark(thread::Thread);
+pub struct Unpark(thread::Thread);
 
 impl Unpark {
     /// Returns a waker of the calling thread.
-    pub(crate) fn waker() -> Waker {
+    pub fn waker() -> Waker {
         Waker::from(StdArc::new(Unpark(thread::current())))
     }
 }
@@ -26,14 +26,14 @@ impl Wake for Unpark {
 
 /// Sleeps until the thread's waker wakes it, or until `limit` has passed.
 #[cfg(not(loom))]
-pub(crate) fn park_for(limit: Duration) {
+pub fn park_for(limit: Duration) {
     thread::park_timeout(limit);
 }
 
 /// Sleeps until `is_over` returns true after a wake-up, or until `deadline`. The thread left a waker
 /// before, and it was not over then.
 #[cfg(not(loom))]
-pub(crate) fn park_until(deadline: Option<Instant>, is_over: impl Fn() -> bool) {
+pub fn park_until(deadline: Option<Instant>, is_over: impl Fn() -> bool) {
     loop {
         match time_left(deadline) {
             None => thread::park(),
@@ -48,6 +48,6 @@ pub(crate) fn park_until(deadline: Option<Instant>, is_over: impl Fn() -> bool) 
 
 /// A model has no time.
 #[cfg(loom)]
-pub(crate) fn park_for(_: Duration) {
+pub fn park_for(_: Duration) {
     thread::yield_now();
 }
