@@ -76,5 +76,6 @@ pub mod hint {
 pub use loom::lazy_static;
 
 pub mod cell;
+pub mod handed;
 pub mod recheck;
 pub mod weaken;
