@@ -13,6 +13,7 @@
 #![cfg_attr(not(feature = "directories"), doc = "[`parts::dhash`]: #features")]
 #![cfg_attr(not(feature = "adaptive-lock"), doc = "[`objects::lock`]: #features")]
 #![cfg_attr(not(feature = "call"), doc = "[`call`]: #features")]
+#![cfg_attr(not(feature = "fleet"), doc = "[`fleet`]: #features")]
 #![cfg_attr(not(feature = "browse"), doc = "[`browse`]: #features")]
 
 pub use squall_adapt::adaptive::{Adaptive, adaptive};
@@ -98,6 +99,12 @@ pub mod call {
     #![doc = include_str!("call.md")]
 
     pub use squall_call::*;
+}
+
+/// Messages between services that share no memory.
+#[cfg(feature = "fleet")]
+pub mod fleet {
+    pub use squall_fleet::*;
 }
 
 pub mod ship {

@@ -1,0 +1,36 @@
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![doc = include_str!("../README.md")]
+
+#[cfg_attr(loom, allow(dead_code))]
+mod bell;
+#[cfg_attr(loom, allow(dead_code))]
+mod capability;
+#[cfg_attr(loom, allow(dead_code))]
+mod lane;
+#[cfg_attr(loom, allow(dead_code))]
+mod post;
+#[cfg_attr(loom, allow(dead_code))]
+mod receiver;
+mod sites;
+#[cfg_attr(loom, allow(dead_code))]
+mod waiters;
+
+#[cfg(not(loom))]
+mod error;
+#[cfg(not(loom))]
+mod mailbox;
+#[cfg(all(test, any(loom, squall_model)))]
+mod model;
+#[cfg(not(loom))]
+mod registry;
+#[cfg(not(loom))]
+mod sender;
+
+pub use capability::{Alias, Capability};
+#[cfg(not(loom))]
+pub use error::{SendError, TooManyCapabilities};
+#[cfg(not(loom))]
+pub use mailbox::{Mailbox, MailboxBuilder, Message, Wait};
+#[cfg(not(loom))]
+pub use sender::{Sender, WaitToSend};

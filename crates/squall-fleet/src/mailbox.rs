@@ -1,0 +1,412 @@
+//! Mailboxes, as their owners use them.
+
+use crate::bell::LANES_MAX;
+use crate::post::Post;
+use crate::receiver::Receiver;
+use crate::registry;
+use crate::{Alias, Capability, Sender, TooManyCapabilities};
+use squall_machine::ClusterSize;
+use squall_machine::unpark::{Unpark, park_for};
+use squall_sys::fork;
+use squall_sys::sync::{Arc, hint, thread};
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// The receiving end of messages: many senders, one receiver, which owns it.
+///
+/// A message is a sequence of bytes. A sender needs the mailbox's [alias](Mailbox::alias) and a
+/// [capability](Mailbox::add_capability). The mailbox has a *lane* for each capability and each cluster of
+/// processors that it is used on: a ring of fixed size, so the memory is bounded. A sender that fills its
+/// lane takes no room from senders with another capability.
+///
+/// Messages of one [`Sender`] arrive in the order in which they were sent. There is no order between senders.
+///
+/// Dropping the mailbox ends it. Messages that were not received are dropped with it; [`end`](Mailbox::end)
+/// returns them.
+///
+/// # Cost
+/// [`receive`](Mailbox::receive) reads the message's cache lines, and clears them. It writes one more line,
+/// which a sender reads when its lane seems full: once per quarter of a lane, and when it finds a lane empty.
+/// Source: Wentzlaff 2012, §3.2.2 (FO-03 to FO-06).
+///
+/// # Example
+/// ```
+/// use squall::fleet::{Mailbox, Sender};
+///
+/// let mut mailbox = Mailbox::new();
+/// let key = mailbox.add_capability()?;
+/// let sender = Sender::new(mailbox.alias(), key)?;
+/// sender.send(b"hello")?;
+/// assert_eq!(&*mailbox.receive().unwrap(), b"hello");
+/// assert!(mailbox.receive().is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Mailbox {
+    receiver: Receiver,
+    /// A wait has found a message, which the next receive returns.
+    found: bool,
+}
+
+/// How a mailbox is made.
+///
+/// # Example
+/// ```
+/// use squall::ClusterSize;
+/// use squall::fleet::Mailbox;
+///
+/// // One lane of 1 MiB for all senders with one capability.
+/// let mailbox = Mailbox::builder().lane_bytes(1 << 20).lane_per(ClusterSize::Machine).build();
+/// assert!(mailbox.largest_message() > 500_000);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct MailboxBuilder {
+    lane_bytes: usize,
+    lane_per: ClusterSize,
+}
+
+impl MailboxBuilder {
+    /// Sets the size of a lane in bytes: 64 at least, and rounded up to a power of two. The default is 16
+    /// KiB. A message takes its bytes, rounded up to 8, and 8 bytes more.
+    ///
+    /// # Panics
+    /// In [`build`](MailboxBuilder::build), if the size is above 1 GiB.
+    pub fn lane_bytes(mut self, bytes: usize) -> MailboxBuilder {
+        self.lane_bytes = bytes;
+        self
+    }
+
+    /// Sets the clusters that have lanes of their own; the default is one for each processor. Senders of one
+    /// cluster write to the same lines. Larger clusters need less memory.
+    pub fn lane_per(mut self, size: ClusterSize) -> MailboxBuilder {
+        self.lane_per = size;
+        self
+    }
+
+    /// Makes the mailbox. It has no capability, and no lane.
+    ///
+    /// # Panics
+    /// If the lanes are too large, or the system has no random bytes for the alias.
+    pub fn build(self) -> Mailbox {
+        const LARGEST: usize = 1 << 30;
+        let bytes = self.lane_bytes;
+        assert!(bytes <= LARGEST, "a mailbox with lanes of {bytes} bytes; the limit is {LARGEST}");
+        fork::arm();
+        let words = bytes.max(64).next_power_of_two() / size_of::<u64>();
+        let post = Arc::new(Post::new(Alias::random(), words, self.lane_per));
+        registry::add(&post);
+        Mailbox { receiver: Receiver::new(post), found: false }
+    }
+}
+
+/// A received message: its bytes, until it is dropped.
+///
+/// The mailbox owns the buffer, so there is one message at a time. In the thesis the receiver hands the
+/// buffer back by a call.
+pub struct Message<'a> {
+    bytes: &'a [u8],
+    label: u64,
+}
+
+impl Message<'_> {
+    /// Returns the label of the capability that the message was sent with: the number given to
+    /// [`add_labelled`](Mailbox::add_labelled), or 0.
+    pub fn label(&self) -> u64 {
+        self.label
+    }
+}
+
+impl Deref for Message<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl fmt::Debug for Message<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message").field("label", &self.label).field("bytes", &self.bytes.len()).finish()
+    }
+}
+
+impl Mailbox {
+    /// Makes a mailbox with the default sizes.
+    ///
+    /// # Panics
+    /// If the system has no random bytes for the alias.
+    #[expect(clippy::new_without_default, reason = "each mailbox has a new alias")]
+    pub fn new() -> Mailbox {
+        Mailbox::builder().build()
+    }
+
+    /// Returns a builder, for other sizes.
+    pub fn builder() -> MailboxBuilder {
+        MailboxBuilder { lane_bytes: 16 << 10, lane_per: ClusterSize::Cpu }
+    }
+
+    fn post(&self) -> &Arc<Post> {
+        &self.receiver.post
+    }
+
+    /// Returns the canonical alias: the random name that the mailbox has from the start.
+    pub fn alias(&self) -> Alias {
+        self.post().alias
+    }
+
+    /// Returns the size in bytes of the largest message that the mailbox takes.
+    pub fn largest_message(&self) -> usize {
+        self.post().largest()
+    }
+
+    /// Adds a capability: whoever has it can send, until it is [removed](Mailbox::remove_capability).
+    ///
+    /// # Errors
+    /// If there are 4,032 capabilities and lanes already.
+    pub fn add_capability(&self) -> Result<Capability, TooManyCapabilities> {
+        self.add_labelled(0)
+    }
+
+    /// Adds a capability, and labels the messages that are sent with it. Labels tell clients apart.
+    ///
+    /// # Errors
+    /// If there are 4,032 capabilities and lanes already.
+    pub fn add_labelled(&self, label: u64) -> Result<Capability, TooManyCapabilities> {
+        self.add(label, false)
+    }
+
+    /// Adds a capability for one message. The message uses it up.
+    ///
+    /// # Errors
+    /// If there are 4,032 capabilities and lanes already.
+    ///
+    /// # Example
+    /// ```
+    /// use squall::fleet::{Mailbox, SendError, Sender};
+    ///
+    /// let mailbox = Mailbox::new();
+    /// let once = mailbox.add_single_use(7)?;
+    /// let sender = Sender::new(mailbox.alias(), once)?;
+    /// sender.send(b"an answer")?;
+    /// assert!(matches!(sender.send(b"another one"), Err(SendError::Permissions { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_single_use(&self, label: u64) -> Result<Capability, TooManyCapabilities> {
+        self.add(label, true)
+    }
+
+    fn add(&self, label: u64, once: bool) -> Result<Capability, TooManyCapabilities> {
+        let capability = Capability::random();
+        if self.post().grant(capability, label, once) {
+            Ok(capability)
+        } else {
+            Err(TooManyCapabilities { mailbox: self.alias(), limit: LANES_MAX })
+        }
+    }
+
+    /// Removes a capability. No message that is sent with it afterwards is accepted; those that were accepted
+    /// before are still received. Returns false if the mailbox has no such capability.
+    ///
+    /// # Example
+    /// ```
+    /// use squall::fleet::{Mailbox, SendError, Sender};
+    ///
+    /// let mut mailbox = Mailbox::new();
+    /// let (a, b) = (mailbox.add_labelled(1)?, mailbox.add_labelled(2)?);
+    /// let (from_a, from_b) = (Sender::new(mailbox.alias(), a)?, Sender::new(mailbox.alias(), b)?);
+    /// from_a.send(b"in time")?;
+    /// mailbox.remove_capability(a);
+    /// assert!(matches!(from_a.send(b"too late"), Err(SendError::Permissions { .. })));
+    /// from_b.send(b"from another one")?;
+    /// assert!(mailbox.receive().is_some() && mailbox.receive().is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remove_capability(&self, capability: Capability) -> bool {
+        self.post().revoke(capability)
+    }
+
+    /// Makes a sender with a capability of this mailbox. [`Sender::new`] does the same for those who have
+    /// only the alias.
+    ///
+    /// # Errors
+    /// [`SendError::Permissions`](crate::SendError::Permissions), if the mailbox does not have the
+    /// capability.
+    pub fn sender(&self, capability: Capability) -> Result<Sender, crate::SendError> {
+        Sender::to(self.post().clone(), capability)
+    }
+
+    /// Takes the next message, if there is one. Never blocks.
+    #[inline]
+    pub fn receive(&mut self) -> Option<Message<'_>> {
+        if !std::mem::take(&mut self.found) && !self.receiver.look() {
+            return None;
+        }
+        let (bytes, label) = self.receiver.message();
+        Some(Message { bytes, label })
+    }
+
+    /// Returns a wait for the next message: a future, with forms that block the thread. When it ends,
+    /// [`receive`](Mailbox::receive) returns a message.
+    ///
+    /// A wait never ends without a message, even if no capability is left. A task that receives in a loop
+    /// should yield from time to time: a wait that finds a message does not.
+    ///
+    /// # Example
+    /// ```
+    /// use squall::fleet::Mailbox;
+    /// use std::time::Duration;
+    ///
+    /// let mut mailbox = Mailbox::new();
+    /// assert!(!mailbox.wait().block_for(Duration::from_millis(1)));
+    /// let sender = mailbox.sender(mailbox.add_capability()?)?;
+    /// std::thread::scope(|threads| {
+    ///     threads.spawn(|| sender.send(b"good morning"));
+    ///     mailbox.wait().block();
+    ///     assert_eq!(&*mailbox.receive().unwrap(), b"good morning");
+    /// });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait(&mut self) -> Wait<'_> {
+        Wait { mailbox: self, sleeps: false }
+    }
+
+    /// Ends the mailbox, and returns the messages that it has accepted and nobody has received, with their
+    /// labels. Waits for senders that are in the middle of a message.
+    ///
+    /// # Panics
+    /// In the child of a fork, if it would wait.
+    pub fn end(mut self) -> Vec<(u64, Vec<u8>)> {
+        let mut rest = Vec::new();
+        if self.found {
+            let (bytes, label) = self.receiver.message();
+            rest.push((label, bytes.to_vec()));
+        }
+        self.receiver.end();
+        while self.receiver.look_for_rest() {
+            let (bytes, label) = self.receiver.message();
+            rest.push((label, bytes.to_vec()));
+        }
+        rest
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        registry::remove(self.alias());
+        drop(self.post().end());
+    }
+}
+
+impl fmt::Debug for Mailbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (capabilities, lanes) = self.post().counts();
+        let mut mailbox = f.debug_struct("Mailbox");
+        mailbox
+            .field("alias", &self.alias())
+            .field("capabilities", &capabilities)
+            .field("lanes", &lanes)
+            .finish()
+    }
+}
+
+/// A wait for a message: see [`Mailbox::wait`]. Dropping it cancels it.
+#[must_use = "a wait does nothing until it is awaited or blocks"]
+pub struct Wait<'a> {
+    mailbox: &'a mut Mailbox,
+    /// A bell would wake this wait.
+    sleeps: bool,
+}
+
+/// Looks before a blocking wait gives up the processor, and before it sleeps.
+const SPINS: u32 = 40;
+const YIELDS: u32 = 8;
+/// The longest pause of a wait for a sender that is not through.
+const PAUSE: Duration = Duration::from_millis(1);
+
+impl Wait<'_> {
+    /// Blocks the thread until there is a message.
+    ///
+    /// # Panics
+    /// In the child of a fork.
+    pub fn block(self) {
+        self.block_until(None);
+    }
+
+    /// Blocks the thread until there is a message, for at most `limit`. Returns whether there is one.
+    ///
+    /// # Panics
+    /// In the child of a fork, if it would wait.
+    pub fn block_for(self, limit: Duration) -> bool {
+        // A limit beyond the clock's end never passes.
+        self.block_until(Instant::now().checked_add(limit))
+    }
+
+    fn block_until(mut self, deadline: Option<Instant>) -> bool {
+        let mut looks = 0;
+        let mut waker = None;
+        while !self.look() {
+            looks += 1;
+            if looks <= SPINS {
+                hint::spin_loop();
+                continue;
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return false;
+            }
+            if looks <= SPINS + YIELDS {
+                thread::yield_now();
+            } else if self.sleep(waker.get_or_insert_with(Unpark::waker)) {
+                left.map_or_else(thread::park, park_for);
+            } else if looks > 4 * (SPINS + YIELDS) && !self.mailbox.receiver.has_rung() {
+                // A sender was stopped between its claim and its message.
+                thread::sleep(left.map_or(PAUSE, |left| left.min(PAUSE)));
+            }
+        }
+        true
+    }
+
+    fn look(&mut self) -> bool {
+        let Mailbox { receiver, found } = &mut *self.mailbox;
+        *found = *found || receiver.look();
+        *found
+    }
+
+    fn sleep(&mut self, waker: &Waker) -> bool {
+        assert!(!fork::forked(), "a wait for a message would never end in the child of a fork");
+        let sleeps = self.mailbox.receiver.sleep(waker);
+        self.sleeps |= sleeps;
+        sleeps
+    }
+}
+
+impl Future for Wait<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let wait = self.get_mut();
+        for _ in 0..2 {
+            if wait.look() {
+                return Poll::Ready(());
+            }
+            if wait.sleep(cx.waker()) {
+                return Poll::Pending;
+            }
+        }
+        // A sender is not through. Other tasks go first.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if self.sleeps {
+            self.mailbox.post().bell.awake();
+        }
+    }
+}

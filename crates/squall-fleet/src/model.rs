@@ -1,0 +1,258 @@
+//! Models of lanes, bell and receiver, and their twins with one weakened site.
+
+use crate::bell::Bell;
+use crate::capability::{Alias, Capability};
+use crate::lane::{Cursor, Lane, Look, Refused, Sent};
+use crate::post::{Post, Route};
+use crate::receiver::Receiver;
+#[cfg(loom)]
+use crate::sites;
+use squall_machine::unpark::Unpark;
+use squall_sys::sync::handed::Handed;
+use squall_sys::sync::{Arc, thread};
+
+type TestLane = Lane<Box<[Handed]>>;
+
+fn lane(words: usize) -> (Arc<TestLane>, Cursor) {
+    let (lane, cursor) = Lane::new((0..words).map(|_| Handed::new(0)).collect());
+    (Arc::new(lane), cursor)
+}
+
+fn spawn<R: Send + 'static>(
+    lane: &Arc<TestLane>,
+    f: impl FnOnce(&TestLane) -> R + Send + 'static,
+) -> thread::JoinHandle<R> {
+    let lane = lane.clone();
+    thread::spawn(move || f(&lane))
+}
+
+/// Receives one message of 8 bytes.
+fn receive(lane: &TestLane, cursor: &mut Cursor) -> u64 {
+    let mut buffer = Vec::new();
+    while lane.receive(cursor, &mut buffer) == Look::Nothing {
+        thread::yield_now();
+    }
+    u64::from_le_bytes(buffer.try_into().unwrap())
+}
+
+fn send(lane: &TestLane, value: u64) {
+    while let Err(refused) = lane.send(&value.to_le_bytes(), false) {
+        assert_eq!(refused, Refused::Full);
+        thread::yield_now();
+    }
+}
+
+/// Messages of one sender arrive whole and in order, through a lane with room for one.
+fn in_order() {
+    let (lane, mut cursor) = lane(2);
+    let sender = spawn(&lane, |lane| {
+        send(lane, 5);
+        send(lane, 6);
+    });
+    assert_eq!(receive(&lane, &mut cursor), 5);
+    assert_eq!(receive(&lane, &mut cursor), 6);
+    sender.join().unwrap();
+}
+
+/// Two senders use the words that the receiver has freed. One may learn of the room from the other.
+fn two_senders() {
+    let (lane, mut cursor) = lane(4);
+    send(&lane, 1);
+    send(&lane, 2);
+    let senders =
+        [10, 20].map(|value| spawn(&lane, move |lane: &TestLane| lane.send(&[value], false).is_ok()));
+    assert_eq!(receive(&lane, &mut cursor), 1);
+    assert_eq!(receive(&lane, &mut cursor), 2);
+    for sender in senders {
+        let _ = sender.join().unwrap();
+    }
+}
+
+/// A lane is made quiet while a message comes. The message is seen, or its sender rings.
+fn quiet() {
+    let (lane, mut cursor) = lane(2);
+    send(&lane, 1);
+    assert_eq!(receive(&lane, &mut cursor), 1);
+    let sender = spawn(&lane, |lane| lane.send(&[1], false).unwrap() == Sent::Rings);
+    let quiet = lane.quiet(&mut cursor);
+    let rings = sender.join().unwrap();
+    assert_eq!(quiet, rings);
+}
+
+/// A capability ends while a message is sent: it is refused or arrives, and no later one arrives.
+fn closed() {
+    let (lane, mut cursor) = lane(4);
+    let sender = spawn(&lane, |lane| [lane.send(&[1], false).is_ok(), lane.send(&[2], false).is_ok()]);
+    lane.close();
+    let mut buffer = Vec::new();
+    let mut received = 0;
+    while !lane.is_over(&cursor) {
+        match lane.receive(&mut cursor, &mut buffer) {
+            Look::Message => received += 1,
+            Look::Nothing => thread::yield_now(),
+        }
+    }
+    let sent = sender.join().unwrap();
+    assert_eq!(received, sent.into_iter().filter(|sent| *sent).count());
+    assert!(sent[0] || !sent[1]);
+}
+
+/// Two senders share a capability for one message: one succeeds.
+fn once() {
+    let (lane, mut cursor) = lane(4);
+    let other = spawn(&lane, |lane| lane.send(&7_u64.to_le_bytes(), true).is_ok());
+    let sent = lane.send(&7_u64.to_le_bytes(), true).is_ok();
+    assert_eq!(receive(&lane, &mut cursor), 7);
+    assert!(lane.is_over(&cursor));
+    assert!(other.join().unwrap() != sent);
+}
+
+/// A sender sleeps until there is room.
+fn waits_for_room() {
+    let (lane, mut cursor) = lane(2);
+    send(&lane, 1);
+    let sender = spawn(&lane, |lane| {
+        let waker = Unpark::waker();
+        while lane.send(&2_u64.to_le_bytes(), false) == Err(Refused::Full) {
+            if lane.wait_for_room(8, &waker).is_some() {
+                thread::park();
+            }
+        }
+    });
+    assert_eq!(receive(&lane, &mut cursor), 1);
+    lane.free(&mut cursor);
+    sender.join().unwrap();
+}
+
+/// Two lanes of one word of the bell ring while the receiver answers and sleeps.
+fn rings() {
+    let bell = Arc::new(Bell::new());
+    let ringers = [0, 1].map(|number| {
+        let bell = bell.clone();
+        thread::spawn(move || bell.ring(number))
+    });
+    let waker = Unpark::waker();
+    let mut rung = [false; 2];
+    while rung != [true; 2] {
+        bell.answer(|number| rung[number] = true);
+        if rung != [true; 2] && bell.sleep(&waker) {
+            thread::park();
+        }
+    }
+    for ringer in ringers {
+        ringer.join().unwrap();
+    }
+}
+
+/// The answer sees a word that the ringer wrote before.
+fn ring_is_seen() {
+    let shared = Arc::new((Bell::new(), Handed::new(0)));
+    let ringer = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            shared.1.set(1);
+            shared.0.ring(0);
+        })
+    };
+    shared.0.answer(|_| assert_eq!(shared.1.get(), 1));
+    ringer.join().unwrap();
+}
+
+fn post() -> (Arc<Post>, Receiver) {
+    let post = Arc::new(Post::new(Alias::from_bytes([0; 16]), 4));
+    (post.clone(), Receiver::new(post))
+}
+
+fn route(post: &Post, key: u8) -> Route {
+    let capability = Capability::from_bytes([key; 16]);
+    assert!(post.grant(capability, u64::from(key), false));
+    post.route(capability, 0).unwrap()
+}
+
+fn send_by(post: &Post, route: &Route) -> bool {
+    match route.lane.send(&[1], route.once) {
+        Ok(sent) => {
+            if sent == Sent::Rings {
+                post.bell.ring(route.number);
+            }
+            true
+        }
+        Err(refused) => {
+            assert_eq!(refused, Refused::Closed);
+            false
+        }
+    }
+}
+
+fn sleep_until_message(receiver: &mut Receiver) {
+    let waker = Unpark::waker();
+    while !receiver.look() {
+        if receiver.sleep(&waker) {
+            thread::park();
+        } else {
+            thread::yield_now();
+        }
+    }
+}
+
+/// Two senders with lanes of their own wake the receiver.
+fn wakes() {
+    let (post, mut receiver) = post();
+    let senders = [1, 2].map(|key| {
+        let (post, route) = (post.clone(), route(&post, key));
+        thread::spawn(move || assert!(send_by(&post, &route)))
+    });
+    sleep_until_message(&mut receiver);
+    sleep_until_message(&mut receiver);
+    assert!(!receiver.look());
+    for sender in senders {
+        sender.join().unwrap();
+    }
+}
+
+/// A sender sends twice, while the receiver makes its lane quiet in between.
+fn wakes_again() {
+    let (post, mut receiver) = post();
+    let route = route(&post, 1);
+    let sender = {
+        let post = post.clone();
+        thread::spawn(move || {
+            assert!(send_by(&post, &route));
+            assert!(send_by(&post, &route));
+        })
+    };
+    sleep_until_message(&mut receiver);
+    sleep_until_message(&mut receiver);
+    sender.join().unwrap();
+}
+
+/// A capability is removed while a message is sent. Afterwards its lane is gone, and no message is lost.
+fn removed() {
+    let (post, mut receiver) = post();
+    let way = route(&post, 1);
+    let sender = {
+        let post = post.clone();
+        thread::spawn(move || send_by(&post, &way))
+    };
+    assert!(post.revoke(Capability::from_bytes([1; 16])));
+    let mut received = 0;
+    while post.counts() != (0, 0) {
+        if receiver.look() { received += 1 } else { thread::yield_now() }
+    }
+    assert_eq!(received, usize::from(sender.join().unwrap()));
+}
+
+#[cfg(loom)]
+squall_sys::models! { "model":
+    in_order: SEND, RECEIVE, FREE, CLEAR;
+    two_senders: ROOM, ROOM_SEEN;
+    quiet: EMPTY;
+    closed: ;
+    once: ;
+    waits_for_room: WANTED, TELL;
+    rings: SLEEP;
+    ring_is_seen: RING, LOOK;
+    wakes: QUIET;
+    wakes_again: ;
+    removed: ;
+}

@@ -1,0 +1,30 @@
+//! The sites of the protocols of mailboxes. Each model twin weakens one.
+
+use squall_sys::sync::weaken::Site;
+
+/// Release of a message. Partner: [`RECEIVE`].
+pub(crate) const SEND: Site = Site(1);
+/// Acquire of a message. Partner: [`SEND`].
+pub(crate) const RECEIVE: Site = Site(2);
+/// Release of room. Partner: [`ROOM`].
+pub(crate) const FREE: Site = Site(3);
+/// Acquire of room. Partners: [`FREE`] and [`ROOM_SEEN`].
+pub(crate) const ROOM: Site = Site(4);
+/// Release of room to other senders. Partner: [`ROOM`].
+pub(crate) const ROOM_SEEN: Site = Site(5);
+/// Not an ordering: the receiver clears the words of a message (`lane/I3`).
+pub(crate) const CLEAR: Site = Site(6);
+/// Not an ordering: a sender that wakes a quiet lane rings (`lane/I4`).
+pub(crate) const QUIET: Site = Site(7);
+/// Not an ordering: a lane becomes quiet only if it is empty (`lane/I4`).
+pub(crate) const EMPTY: Site = Site(8);
+/// Release of a ring of the bell. Partner: [`LOOK`].
+pub(crate) const RING: Site = Site(9);
+/// Acquire of the rings of the bell. Partner: [`RING`].
+pub(crate) const LOOK: Site = Site(10);
+/// Not an ordering: the receiver sleeps only if no bell rang (`bell/I2`).
+pub(crate) const SLEEP: Site = Site(11);
+/// Not an ordering: a waiter for room says so only while the lane is full (`lane/I5`).
+pub(crate) const WANTED: Site = Site(12);
+/// Not an ordering: the receiver tells the senders that wait for room (`lane/I5`).
+pub(crate) const TELL: Site = Site(13);

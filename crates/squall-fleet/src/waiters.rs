@@ -1,0 +1,56 @@
+//! The wakers of the threads and tasks that wait for one condition.
+//!
+//! - I1. A waiter leaves its waker and makes its wait known (`announce`) under one lock. The thread that
+//!   finds the announcement takes the lock before it wakes, so it finds the waker.
+//! - I2. No waker is cloned, run or dropped under the lock: wakers are the program's code.
+
+use squall_sys::panics::end_panic;
+use squall_sys::sync::{Mutex, MutexGuard, lock};
+use std::collections::BTreeMap;
+use std::task::Waker;
+
+/// The wakers of waiting threads and tasks.
+pub(crate) struct Waiters(Mutex<Queue>);
+
+struct Queue {
+    /// By their tickets, in the order in which they came.
+    wakers: BTreeMap<u64, Waker>,
+    tickets: u64,
+}
+
+impl Waiters {
+    pub(crate) fn new() -> Waiters {
+        Waiters(Mutex::new(Queue { wakers: BTreeMap::new(), tickets: 0 }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        lock(&self.0, "the waits for room in a mailbox")
+    }
+
+    /// Leaves a waker, if `announce` returns true. Returns its ticket.
+    pub(crate) fn add(&self, waker: &Waker, announce: impl FnOnce() -> bool) -> Option<u64> {
+        let waker = waker.clone();
+        let mut queue = self.lock();
+        if !announce() {
+            drop(queue);
+            return None;
+        }
+        queue.tickets += 1;
+        let ticket = queue.tickets;
+        queue.wakers.insert(ticket, waker);
+        Some(ticket)
+    }
+
+    /// Removes a waker, if it is still there.
+    pub(crate) fn remove(&self, ticket: u64) {
+        let removed = self.lock().wakers.remove(&ticket);
+        drop(removed);
+    }
+
+    /// Wakes all, in the order in which they came. A panic of a waker ends here, after the panic hook has
+    /// reported it.
+    pub(crate) fn wake_all(&self) {
+        let wakers = std::mem::take(&mut self.lock().wakers);
+        wakers.into_values().for_each(|waker| end_panic(move || waker.wake()));
+    }
+}
