@@ -38,6 +38,7 @@ mod ours_gate;
 mod ours_lock;
 mod ours_machine;
 mod ours_map;
+mod ours_message;
 mod ours_rcu;
 mod ours_read_mostly;
 mod ours_ship;

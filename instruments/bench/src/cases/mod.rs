@@ -18,6 +18,7 @@ pub(crate) mod lifecycle;
 mod lock;
 pub(crate) mod map;
 pub(crate) mod matmul;
+mod message;
 mod messages;
 pub(crate) mod miss;
 pub(crate) mod monitor;
@@ -70,6 +71,7 @@ static CASES: &[&Case] = &[
     &first_touch::CASE,
     &cluster_size::CASE,
     &matmul::CASE,
+    &message::CASE,
     &messages::CASE,
     &shared_keys::CASE,
     &ship::CASE,

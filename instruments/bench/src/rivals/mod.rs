@@ -10,6 +10,7 @@ pub(crate) mod arcswap;
 pub(crate) mod bags;
 pub(crate) mod calls;
 pub(crate) mod cells;
+pub(crate) mod channels;
 pub(crate) mod counters;
 #[allow(unsafe_code)]
 pub(crate) mod epoch;

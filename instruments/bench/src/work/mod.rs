@@ -8,6 +8,7 @@ pub(crate) mod bag;
 pub(crate) mod call;
 pub(crate) mod gather;
 pub(crate) mod lifecycle;
+pub(crate) mod message;
 pub(crate) mod miss;
 pub(crate) mod object_pool;
 pub(crate) mod replace;
