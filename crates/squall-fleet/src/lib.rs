@@ -17,6 +17,14 @@ mod sites;
 mod waiters;
 
 #[cfg(not(loom))]
+mod call;
+#[cfg(not(loom))]
+mod condition;
+#[cfg(not(loom))]
+mod dispatcher;
+#[cfg(not(loom))]
+mod envelope;
+#[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
 mod mailbox;
@@ -25,9 +33,19 @@ mod model;
 #[cfg(not(loom))]
 mod registry;
 #[cfg(not(loom))]
+mod replies;
+#[cfg(not(loom))]
 mod sender;
+#[cfg(not(loom))]
+mod tasks;
 
+#[cfg(not(loom))]
+pub use call::{CallFailed, Caller};
 pub use capability::{Alias, Capability};
+#[cfg(not(loom))]
+pub use condition::Condition;
+#[cfg(not(loom))]
+pub use dispatcher::{Class, Context, Dispatcher, DispatcherStats, Request};
 #[cfg(not(loom))]
 pub use error::{SendError, TooManyCapabilities};
 #[cfg(not(loom))]

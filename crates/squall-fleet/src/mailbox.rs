@@ -274,6 +274,22 @@ impl Mailbox {
         Wait { mailbox: self, sleeps: false }
     }
 
+    /// Returns the bytes of the message that was received last.
+    pub(crate) fn last(&self) -> &[u8] {
+        self.receiver.message().0
+    }
+
+    /// Announces a sleep until `waker` is called. Returns false if there may be a message.
+    pub(crate) fn sleep(&mut self, waker: &Waker) -> bool {
+        assert!(!fork::forked(), "a wait for a message would never end in the child of a fork");
+        !self.found && self.receiver.sleep(waker)
+    }
+
+    /// Ends a sleep that no message ended.
+    pub(crate) fn awake(&self) {
+        self.post().bell.awake();
+    }
+
     /// Ends the mailbox, and returns the messages that it has accepted and nobody has received, with their
     /// labels. Waits for senders that are in the middle of a message.
     ///
@@ -377,8 +393,7 @@ impl Wait<'_> {
     }
 
     fn sleep(&mut self, waker: &Waker) -> bool {
-        assert!(!fork::forked(), "a wait for a message would never end in the child of a fork");
-        let sleeps = self.mailbox.receiver.sleep(waker);
+        let sleeps = self.mailbox.sleep(waker);
         self.sleeps |= sleeps;
         sleeps
     }
@@ -406,7 +421,7 @@ impl Future for Wait<'_> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if self.sleeps {
-            self.mailbox.post().bell.awake();
+            self.mailbox.awake();
         }
     }
 }

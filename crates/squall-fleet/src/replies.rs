@@ -1,0 +1,70 @@
+//! The mailbox for the replies to calls, and the key that each called server gets for it.
+//!
+//! - I1. Each server has a key of its own, with a label of its own. A call knows the label of its server, so
+//!   no other server can end it, even if it guesses the token.
+
+use crate::call::{NO_REPLY, NO_ROOM};
+use crate::envelope::{Address, Envelope};
+use crate::{Alias, Mailbox};
+use std::collections::HashMap;
+
+/// The most servers with a key of their own. Further ones share a key, and could end each other's calls.
+const KEYS_MAX: usize = 1024;
+
+/// The keys that servers reply with.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// By the server's mailbox: its label, and its way to reply.
+    of: HashMap<Alias, (u64, Address)>,
+    shared: Address,
+}
+
+impl Keys {
+    pub(crate) fn new(replies: &Mailbox) -> Keys {
+        let capability = replies.add_capability().expect("a new mailbox has room for a capability");
+        Keys { of: HashMap::new(), shared: (replies.alias(), capability) }
+    }
+
+    /// Returns the label and the way to reply of a server, if it has a key already.
+    pub(crate) fn get(&self, server: Alias) -> Option<(u64, Address)> {
+        self.of.get(&server).copied()
+    }
+
+    /// Returns the label and the way to reply of a server.
+    pub(crate) fn get_or_add(&mut self, server: Alias, replies: &Mailbox) -> (u64, Address) {
+        if let Some(found) = self.get(server) {
+            return found;
+        }
+        let label = self.of.len() as u64 + 1;
+        match replies.add_labelled(label) {
+            Ok(capability) if self.of.len() < KEYS_MAX => {
+                self.of.insert(server, (label, (replies.alias(), capability)));
+                (label, (replies.alias(), capability))
+            }
+            Ok(capability) => {
+                replies.remove_capability(capability);
+                (0, self.shared)
+            }
+            Err(_) => (0, self.shared),
+        }
+    }
+}
+
+/// Takes a reply apart: its token, and the result or the reason of the failure.
+pub(crate) fn read(message: &[u8]) -> Option<(u64, Result<&[u8], u64>)> {
+    match Envelope::read(message)? {
+        Envelope::Reply { token, body } => Some((token, Ok(body))),
+        Envelope::Failure { token, reason } => Some((token, Err(reason))),
+        Envelope::Request { .. } => None,
+    }
+}
+
+/// The failure that stands for a result which the mailbox of the caller never takes.
+pub(crate) fn too_large(token: u64) -> Envelope<'static> {
+    Envelope::Failure { token, reason: NO_ROOM }
+}
+
+/// The failure that stands for a dropped request.
+pub(crate) fn dropped(token: u64) -> Envelope<'static> {
+    Envelope::Failure { token, reason: NO_REPLY }
+}
