@@ -59,23 +59,37 @@ impl fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
-/// Error: the mailbox has as many capabilities and lanes as it can have.
-///
-/// The thesis calls it `ALLOCATION_ERROR`.
+/// The reason why a mailbox got no further capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooManyCapabilities {
-    pub(crate) mailbox: Alias,
-    pub(crate) limit: usize,
+#[non_exhaustive]
+pub enum CapabilityError {
+    /// The mailbox has as many capabilities and lanes as it can have. The thesis calls it `ALLOCATION_ERROR`.
+    TooMany {
+        /// The mailbox.
+        mailbox: Alias,
+        /// The most capabilities and lanes.
+        limit: usize,
+    },
+    /// The owner has dropped the mailbox.
+    InvalidAlias {
+        /// The mailbox.
+        mailbox: Alias,
+    },
 }
 
-impl fmt::Display for TooManyCapabilities {
+impl fmt::Display for CapabilityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "mailbox {} has {} capabilities and lanes already; remove capabilities, and receive what they have sent",
-            self.mailbox, self.limit
-        )
+        match self {
+            CapabilityError::TooMany { mailbox, limit } => write!(
+                f,
+                "mailbox {mailbox} has {limit} capabilities and lanes already; remove capabilities, and receive \
+                 all that was sent with them"
+            ),
+            CapabilityError::InvalidAlias { mailbox } => {
+                write!(f, "mailbox {mailbox} gets no capability, since its owner has dropped it")
+            }
+        }
     }
 }
 
-impl std::error::Error for TooManyCapabilities {}
+impl std::error::Error for CapabilityError {}

@@ -47,8 +47,8 @@ pub use condition::Condition;
 #[cfg(not(loom))]
 pub use dispatcher::{Class, Context, Dispatcher, DispatcherStats, Request};
 #[cfg(not(loom))]
-pub use error::{SendError, TooManyCapabilities};
+pub use error::{CapabilityError, SendError};
 #[cfg(not(loom))]
-pub use mailbox::{Mailbox, MailboxBuilder, Message, Wait};
+pub use mailbox::{Capabilities, Mailbox, MailboxBuilder, Message, Wait};
 #[cfg(not(loom))]
 pub use sender::{Sender, WaitToSend};

@@ -4,7 +4,7 @@ use crate::bell::LANES_MAX;
 use crate::post::Post;
 use crate::receiver::Receiver;
 use crate::registry;
-use crate::{Alias, Capability, Sender, TooManyCapabilities};
+use crate::{Alias, Capability, CapabilityError, Sender};
 use squall_machine::ClusterSize;
 use squall_machine::unpark::{Unpark, park_for};
 use squall_sys::fork;
@@ -163,70 +163,55 @@ impl Mailbox {
         self.post().largest()
     }
 
-    /// Adds a capability: whoever has it can send, until it is [removed](Mailbox::remove_capability).
-    ///
-    /// # Errors
-    /// If there are 4,032 capabilities and lanes already.
-    pub fn add_capability(&self) -> Result<Capability, TooManyCapabilities> {
-        self.add_labelled(0)
-    }
-
-    /// Adds a capability, and labels the messages that are sent with it. Labels tell clients apart.
-    ///
-    /// # Errors
-    /// If there are 4,032 capabilities and lanes already.
-    pub fn add_labelled(&self, label: u64) -> Result<Capability, TooManyCapabilities> {
-        self.add(label, false)
-    }
-
-    /// Adds a capability for one message. The message uses it up.
-    ///
-    /// # Errors
-    /// If there are 4,032 capabilities and lanes already.
+    /// Returns the way to add and remove capabilities from other threads, also while this one waits.
     ///
     /// # Example
     /// ```
-    /// use squall::fleet::{Mailbox, SendError, Sender};
-    ///
-    /// let mailbox = Mailbox::new();
-    /// let once = mailbox.add_single_use(7)?;
-    /// let sender = Sender::new(mailbox.alias(), once)?;
-    /// sender.send(b"an answer")?;
-    /// assert!(matches!(sender.send(b"another one"), Err(SendError::Permissions { .. })));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn add_single_use(&self, label: u64) -> Result<Capability, TooManyCapabilities> {
-        self.add(label, true)
-    }
-
-    fn add(&self, label: u64, once: bool) -> Result<Capability, TooManyCapabilities> {
-        let capability = Capability::random();
-        if self.post().grant(capability, label, once) {
-            Ok(capability)
-        } else {
-            Err(TooManyCapabilities { mailbox: self.alias(), limit: LANES_MAX })
-        }
-    }
-
-    /// Removes a capability. No message that is sent with it afterwards is accepted; those that were accepted
-    /// before are still received. Returns false if the mailbox has no such capability.
-    ///
-    /// # Example
-    /// ```
-    /// use squall::fleet::{Mailbox, SendError, Sender};
+    /// use squall::fleet::Mailbox;
     ///
     /// let mut mailbox = Mailbox::new();
-    /// let (a, b) = (mailbox.add_labelled(1)?, mailbox.add_labelled(2)?);
-    /// let (from_a, from_b) = (Sender::new(mailbox.alias(), a)?, Sender::new(mailbox.alias(), b)?);
-    /// from_a.send(b"in time")?;
-    /// mailbox.remove_capability(a);
-    /// assert!(matches!(from_a.send(b"too late"), Err(SendError::Permissions { .. })));
-    /// from_b.send(b"from another one")?;
-    /// assert!(mailbox.receive().is_some() && mailbox.receive().is_some());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// let capabilities = mailbox.capabilities();
+    /// let alias = mailbox.alias();
+    /// std::thread::scope(|threads| {
+    ///     threads.spawn(move || {
+    ///         let key = capabilities.add_labelled(3).unwrap();
+    ///         squall::fleet::Sender::new(alias, key).unwrap().send(b"now").unwrap();
+    ///     });
+    ///     mailbox.wait().block();
+    /// });
+    /// assert_eq!(mailbox.receive().unwrap().label(), 3);
     /// ```
+    pub fn capabilities(&self) -> Capabilities {
+        Capabilities(self.post().clone())
+    }
+
+    /// Adds a capability: [`Capabilities::add`].
+    ///
+    /// # Errors
+    /// [`CapabilityError`]: if there are 4,032 capabilities and lanes already.
+    pub fn add_capability(&self) -> Result<Capability, CapabilityError> {
+        self.capabilities().add()
+    }
+
+    /// Adds a labelled capability: [`Capabilities::add_labelled`].
+    ///
+    /// # Errors
+    /// [`CapabilityError`]: if there are 4,032 capabilities and lanes already.
+    pub fn add_labelled(&self, label: u64) -> Result<Capability, CapabilityError> {
+        self.capabilities().add_labelled(label)
+    }
+
+    /// Adds a capability for one message: [`Capabilities::add_single_use`].
+    ///
+    /// # Errors
+    /// [`CapabilityError`]: if there are 4,032 capabilities and lanes already.
+    pub fn add_single_use(&self, label: u64) -> Result<Capability, CapabilityError> {
+        self.capabilities().add_single_use(label)
+    }
+
+    /// Removes a capability: [`Capabilities::remove`].
     pub fn remove_capability(&self, capability: Capability) -> bool {
-        self.post().revoke(capability)
+        self.capabilities().remove(capability)
     }
 
     /// Makes a sender with a capability of this mailbox. [`Sender::new`] does the same for those who have
@@ -307,6 +292,86 @@ impl Mailbox {
             rest.push((label, bytes.to_vec()));
         }
         rest
+    }
+}
+
+/// The way to add and remove the capabilities of a mailbox, from any thread. A clone is the same way.
+///
+/// After the mailbox has ended, none is added.
+#[derive(Clone)]
+pub struct Capabilities(Arc<Post>);
+
+impl Capabilities {
+    /// Adds a capability: whoever has it can send, until it is [removed](Capabilities::remove).
+    ///
+    /// # Errors
+    /// [`CapabilityError`]: if there are 4,032 capabilities and lanes already.
+    pub fn add(&self) -> Result<Capability, CapabilityError> {
+        self.add_labelled(0)
+    }
+
+    /// Adds a capability, and labels the messages that are sent with it. Labels tell clients apart.
+    ///
+    /// # Errors
+    /// [`CapabilityError`]: if there are 4,032 capabilities and lanes already.
+    pub fn add_labelled(&self, label: u64) -> Result<Capability, CapabilityError> {
+        self.add_as(label, false)
+    }
+
+    /// Adds a capability for one message. The message uses it up.
+    ///
+    /// # Errors
+    /// [`CapabilityError`]: if there are 4,032 capabilities and lanes already.
+    ///
+    /// # Example
+    /// ```
+    /// use squall::fleet::{Mailbox, SendError, Sender};
+    ///
+    /// let mailbox = Mailbox::new();
+    /// let once = mailbox.add_single_use(7)?;
+    /// let sender = Sender::new(mailbox.alias(), once)?;
+    /// sender.send(b"an answer")?;
+    /// assert!(matches!(sender.send(b"another one"), Err(SendError::Permissions { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_single_use(&self, label: u64) -> Result<Capability, CapabilityError> {
+        self.add_as(label, true)
+    }
+
+    fn add_as(&self, label: u64, once: bool) -> Result<Capability, CapabilityError> {
+        let (capability, mailbox) = (Capability::random(), self.0.alias);
+        match self.0.grant(capability, label, once) {
+            true => Ok(capability),
+            false if self.0.has_ended() => Err(CapabilityError::InvalidAlias { mailbox }),
+            false => Err(CapabilityError::TooMany { mailbox, limit: LANES_MAX }),
+        }
+    }
+
+    /// Removes a capability. No message that is sent with it afterwards is accepted; those that were accepted
+    /// before are still received. Returns false if the mailbox has no such capability.
+    ///
+    /// # Example
+    /// ```
+    /// use squall::fleet::{Mailbox, SendError, Sender};
+    ///
+    /// let mut mailbox = Mailbox::new();
+    /// let (a, b) = (mailbox.add_labelled(1)?, mailbox.add_labelled(2)?);
+    /// let (from_a, from_b) = (Sender::new(mailbox.alias(), a)?, Sender::new(mailbox.alias(), b)?);
+    /// from_a.send(b"in time")?;
+    /// mailbox.remove_capability(a);
+    /// assert!(matches!(from_a.send(b"too late"), Err(SendError::Permissions { .. })));
+    /// from_b.send(b"from another one")?;
+    /// assert!(mailbox.receive().is_some() && mailbox.receive().is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remove(&self, capability: Capability) -> bool {
+        self.0.revoke(capability)
+    }
+}
+
+impl fmt::Debug for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capabilities").field("mailbox", &self.0.alias).finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Mailboxes, as programs use them.
 #![cfg(not(loom))]
 
-use squall_fleet::{Alias, Capability, Mailbox, SendError, Sender};
+use squall_fleet::{Alias, Capability, CapabilityError, Mailbox, SendError, Sender};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
@@ -332,6 +332,24 @@ fn waits_with_a_limit_end() {
     let full = sender.wait_to_send(&[2; 56]).block_for(Duration::from_millis(1));
     assert_eq!(full, Err(SendError::Retry { mailbox: mailbox.alias() }));
     assert!(mailbox.wait().block_for(Duration::MAX));
+}
+
+#[test]
+fn capabilities_come_and_go_while_the_owner_waits() {
+    let mut mailbox = Mailbox::new();
+    let (alias, capabilities) = (mailbox.alias(), mailbox.capabilities());
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            let gone = capabilities.add().unwrap();
+            assert!(capabilities.remove(gone));
+            let once = capabilities.clone().add_single_use(8).unwrap();
+            Sender::new(alias, once).unwrap().send(b"now").unwrap();
+        });
+        mailbox.wait().block();
+    });
+    assert_eq!(mailbox.receive().unwrap().label(), 8);
+    drop(mailbox);
+    assert_eq!(capabilities.add(), Err(CapabilityError::InvalidAlias { mailbox: alias }));
 }
 
 #[test]
