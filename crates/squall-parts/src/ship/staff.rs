@@ -15,7 +15,8 @@
 //!   sleeps. A sender that asks later learns that no thread serves.
 //! - I4. The thread that fell asleep last is woken first. So threads that are not needed sleep on, and end.
 //! - I5. A thread is counted under the lock, and then started outside it. A sender that depends on a thread
-//!   that is being started waits for the outcome. So a sender that got a server has a thread that runs.
+//!   that is being started waits for the outcome. So a sender that got a server has a thread that runs. If
+//!   the starter is preempted meanwhile, such a sender waits for it, even if a thread serves again by then.
 //!
 //! Not promised: progress while a shipped call waits for something else, such as a lock. The other calls in
 //! the inbox then wait for it, unless another thread serves. Nor progress if no thread can be started and
