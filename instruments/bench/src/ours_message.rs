@@ -1,8 +1,11 @@
-//! Squall's mailbox as a channel of words.
+//! Squall's mailbox as a channel of words, and servers behind it.
 
-use squall::fleet::{Mailbox, Sender};
+use std::thread::{self, JoinHandle};
+
+use squall::fleet::{Caller, Class, Dispatcher, Mailbox, Sender};
 
 use crate::work::message::{Channel, Receiving, Sending};
+use crate::work::rpc::{Client, Server};
 
 /// A mailbox with the default sizes. Its senders share one capability.
 pub(crate) struct Words;
@@ -33,9 +36,58 @@ impl Receiving for Mailbox {
     fn receive(&mut self) -> u64 {
         loop {
             if let Some(message) = Mailbox::receive(self) {
-                return u64::from_le_bytes(message[..].try_into().expect("a message is one word"));
+                return word_of(&message);
             }
             self.wait().block();
         }
     }
+}
+
+/// A server with a dispatcher, called by a blocking caller.
+pub(crate) struct Dispatched(Sender);
+
+/// The method that ends a server. All others add one.
+const STOP: u64 = 0;
+
+impl Server for Dispatched {
+    type Client = (Caller, Sender);
+
+    fn start() -> (Dispatched, JoinHandle<()>) {
+        let (sender, mailbox) = Words::new(0);
+        let thread = thread::spawn(move || {
+            let mut dispatcher = Dispatcher::new();
+            let context = dispatcher.context();
+            dispatcher.serve(mailbox, Class::External, move |request| {
+                let context = context.clone();
+                async move {
+                    let word = word_of(request.body());
+                    if request.method() == STOP {
+                        context.stop();
+                    }
+                    request.reply(&(word + 1).to_le_bytes());
+                }
+            });
+            dispatcher.run();
+        });
+        (Dispatched(sender), thread)
+    }
+
+    fn client(&self) -> (Caller, Sender) {
+        (Caller::new(), self.0.clone())
+    }
+
+    fn stop(&self) {
+        Caller::new().call(&self.0, STOP, &[0; 8]).expect("the server runs");
+    }
+}
+
+impl Client for (Caller, Sender) {
+    fn call(&mut self, word: u64) -> u64 {
+        let (caller, to) = self;
+        word_of(caller.call(to, 1, &word.to_le_bytes()).expect("the server runs"))
+    }
+}
+
+fn word_of(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("a message is one word"))
 }

@@ -30,6 +30,7 @@ mod rcu_read;
 pub(crate) mod rcu_retire;
 mod rcu_wait;
 mod request_counter;
+mod rpc;
 pub(crate) mod rwlock;
 mod serve;
 mod shared_keys;
@@ -72,6 +73,7 @@ static CASES: &[&Case] = &[
     &cluster_size::CASE,
     &matmul::CASE,
     &message::CASE,
+    &rpc::CASE,
     &messages::CASE,
     &shared_keys::CASE,
     &ship::CASE,

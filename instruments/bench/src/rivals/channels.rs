@@ -1,11 +1,13 @@
 //! Bounded channels, as rivals of the mailbox. Their ends block while there is no room, or no word.
 
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::{self, JoinHandle};
 
 use crossbeam_channel as crossbeam;
 use tokio::sync::mpsc as tokio;
 
 use crate::work::message::{Channel, Receiving, Sending};
+use crate::work::rpc::{Client, Server};
 
 macro_rules! channel {
     ($name:ident, |$room:ident| $make:expr, $sender:ty: |$from:ident, $word:ident| $send:expr,
@@ -55,3 +57,61 @@ channel!(Tokio, |room| tokio::channel(room),
         other => other.ok(),
     },
     tokio::Receiver<u64>: |receiver| receiver.try_recv().ok().or_else(|| receiver.blocking_recv()));
+
+/// A server behind a pair of channels: one for requests, and one for the replies to its one client.
+pub(crate) struct Pair<C: Channel> {
+    requests: Mutex<C::Sender>,
+    /// Lent to the client.
+    replies: Arc<Mutex<Option<C::Receiver>>>,
+}
+
+/// The client's ends.
+pub(crate) struct Ends<C: Channel> {
+    requests: C::Sender,
+    replies: Option<C::Receiver>,
+    lender: Arc<Mutex<Option<C::Receiver>>>,
+}
+
+impl<C: Channel> Server for Pair<C> {
+    type Client = Ends<C>;
+
+    fn start() -> (Pair<C>, JoinHandle<()>) {
+        let (requests, mut received) = C::new(64);
+        let (answers, replies) = C::new(64);
+        let thread = thread::spawn(move || {
+            loop {
+                let word = received.receive();
+                if word == u64::MAX {
+                    return;
+                }
+                answers.send(word + 1);
+            }
+        });
+        (Pair { requests: Mutex::new(requests), replies: Arc::new(Mutex::new(Some(replies))) }, thread)
+    }
+
+    fn client(&self) -> Ends<C> {
+        let replies = self.replies.lock().expect("a thread panicked under the lock").take();
+        assert!(replies.is_some(), "a pair has one client at a time");
+        let requests = self.requests.lock().expect("a thread panicked under the lock").clone();
+        Ends { requests, replies, lender: self.replies.clone() }
+    }
+
+    fn stop(&self) {
+        self.requests.lock().expect("a thread panicked under the lock").send(u64::MAX);
+    }
+}
+
+impl<C: Channel> Client for Ends<C> {
+    #[inline(always)]
+    fn call(&mut self, word: u64) -> u64 {
+        self.requests.send(word);
+        self.replies.as_mut().expect("lent until the drop").receive()
+    }
+}
+
+impl<C: Channel> Drop for Ends<C> {
+    fn drop(&mut self) {
+        *self.lender.lock().expect("a thread panicked under the lock") = self.replies.take();
+    }
+}

@@ -13,4 +13,5 @@ pub(crate) mod miss;
 pub(crate) mod object_pool;
 pub(crate) mod replace;
 pub(crate) mod retire;
+pub(crate) mod rpc;
 pub(crate) mod taking;
