@@ -47,8 +47,8 @@ struct ToOne<C: Channel> {
 /// Makes the subject in which the first thread receives and the others send.
 pub(crate) const fn to_one<C: Channel>() -> Make {
     fn make<C: Channel>(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
-        let senders = setting.threads.max(2) - 1;
-        let (sender, receiver) = C::new(senders * ROOM);
+        let senders = setting.threads - 1;
+        let (sender, receiver) = C::new(senders.max(1) * ROOM);
         Ok(Box::new(ToOne::<C> {
             sender: Mutex::new(sender),
             receiver: Mutex::new(receiver),
@@ -64,6 +64,17 @@ impl<C: Channel> Subject for ToOne<C> {
     fn worker(&self, thread: usize) -> Worker<'_> {
         if thread == 0 {
             let mut receiver = self.receiver.lock().expect("a thread panicked under the lock");
+            if self.senders == 0 {
+                // A thread alone does both by turns.
+                let sender = self.sender.lock().expect("a thread panicked under the lock").clone();
+                return Box::new(move |ops| {
+                    for word in 0..ops {
+                        sender.send(black_box(word));
+                        self.sent.fetch_add(word, Ordering::Relaxed);
+                        self.received.fetch_add(receiver.receive(), Ordering::Relaxed);
+                    }
+                });
+            }
             return Box::new(move |ops| {
                 let sum = (0..ops).fold(0, |sum: u64, _| sum.wrapping_add(receiver.receive()));
                 self.received.fetch_add(sum, Ordering::Relaxed);

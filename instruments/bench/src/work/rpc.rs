@@ -28,23 +28,26 @@ pub(crate) trait Client {
     fn call(&mut self, word: u64) -> u64;
 }
 
+/// A server for each measured thread.
 struct Calls<S: Server> {
-    server: S,
-    thread: Option<JoinHandle<()>>,
+    servers: Vec<(S, Option<JoinHandle<()>>)>,
 }
 
 /// Makes the subject that calls this server.
 pub(crate) const fn calls<S: Server>() -> Make {
-    fn make<S: Server>(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
-        let (server, thread) = S::start();
-        Ok(Box::new(Calls { server, thread: Some(thread) }))
+    fn make<S: Server>(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+        let start = |_| {
+            let (server, thread) = S::start();
+            (server, Some(thread))
+        };
+        Ok(Box::new(Calls { servers: (0..setting.threads).map(start).collect() }))
     }
     make::<S>
 }
 
 impl<S: Server> Subject for Calls<S> {
-    fn worker(&self, _: usize) -> Worker<'_> {
-        let mut client = self.server.client();
+    fn worker(&self, thread: usize) -> Worker<'_> {
+        let mut client = self.servers[thread].0.client();
         let mut call = move |word| {
             let reply = client.call(black_box(word));
             assert_eq!(reply, word + 1, "a reply to another request");
@@ -57,9 +60,11 @@ impl<S: Server> Subject for Calls<S> {
 
 impl<S: Server> Drop for Calls<S> {
     fn drop(&mut self) {
-        self.server.stop();
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("the server panicked");
+        for (server, thread) in &mut self.servers {
+            server.stop();
+            if let Some(thread) = thread.take() {
+                thread.join().expect("the server panicked");
+            }
         }
     }
 }
