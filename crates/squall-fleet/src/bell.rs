@@ -15,8 +15,8 @@
 //! Cost: a ring changes two words that other senders change. Only the first message in a quiet lane rings.
 
 use crate::sites;
+use crate::waiters::wake;
 use squall_sys::padded::CachePadded;
-use squall_sys::panics::end_panic;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use squall_sys::sync::{Mutex, MutexGuard, lock};
 use std::task::Waker;
@@ -63,7 +63,7 @@ impl Bell {
         // Of several rings, one wakes. Relaxed: the lock orders the waker.
         if self.first.fetch_and(!SLEEPING, Ordering::Relaxed) & SLEEPING != 0 {
             let waker = self.sleeper().take();
-            waker.into_iter().for_each(|waker| end_panic(move || waker.wake()));
+            waker.into_iter().for_each(wake);
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::envelope::{Envelope, HEAD};
 use crate::replies::{self, Keys};
 use crate::{Alias, Mailbox, SendError, Sender};
+use squall_machine::park::time_left;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -199,7 +200,7 @@ impl Caller {
         body: &[u8],
         deadline: Option<Instant>,
     ) -> Result<&[u8], CallFailed> {
-        let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = || time_left(deadline);
         let mailbox = to.mailbox();
         self.token += 1;
         let token = self.token;

@@ -1,6 +1,6 @@
 //! Condition variables of tasks.
 
-use squall_sys::panics::end_panic;
+use crate::waiters::wake;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -44,7 +44,7 @@ impl Condition {
     pub fn signal(&self) -> bool {
         let Some(place) = self.waiting.borrow_mut().pop_front() else { return false };
         let waker = place.borrow_mut().take();
-        waker.into_iter().for_each(|waker| end_panic(move || waker.wake()));
+        waker.into_iter().for_each(wake);
         true
     }
 

@@ -17,6 +17,7 @@ use crate::call::{CallFailed, ENDED, NO_METHOD, STOPPED};
 use crate::envelope::{Address, Envelope};
 use crate::replies::{self, Keys};
 use crate::tasks::{Counts, IdleWaker, Queue, Tasks, Work};
+use crate::waiters::wake;
 use crate::{Mailbox, SendError, Sender};
 use squall_machine::unpark::Unpark;
 use squall_sys::panics::end_panic;
@@ -175,7 +176,7 @@ impl Core {
         let before = std::mem::replace(pending, Pending::Done(result.map(<[u8]>::to_vec)));
         drop(calls);
         if let Pending::Waits(Some(waker), _) = before {
-            end_panic(move || waker.wake());
+            wake(waker);
         }
     }
 

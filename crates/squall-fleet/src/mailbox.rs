@@ -4,8 +4,10 @@ use crate::bell::LANES_MAX;
 use crate::post::Post;
 use crate::receiver::Receiver;
 use crate::registry;
+use crate::waiters::{SPINS, YIELDS};
 use crate::{Alias, Capability, CapabilityError, Sender};
 use squall_machine::ClusterSize;
+use squall_machine::park::time_left;
 use squall_machine::unpark::{Unpark, park_for};
 use squall_sys::fork;
 use squall_sys::sync::{Arc, hint, thread};
@@ -402,9 +404,6 @@ pub struct Wait<'a> {
     sleeps: bool,
 }
 
-/// Looks before a blocking wait gives up the processor, and before it sleeps.
-const SPINS: u32 = 40;
-const YIELDS: u32 = 8;
 /// The longest pause of a wait for a sender that is not through.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -435,7 +434,7 @@ impl Wait<'_> {
                 hint::spin_loop();
                 continue;
             }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = time_left(deadline);
             if left == Some(Duration::ZERO) {
                 return false;
             }

@@ -25,28 +25,20 @@ impl Keys {
         Keys { of: HashMap::new(), shared: (replies.alias(), capability) }
     }
 
-    /// Returns the label and the way to reply of a server, if it has a key already.
-    pub(crate) fn get(&self, server: Alias) -> Option<(u64, Address)> {
-        self.of.get(&server).copied()
-    }
-
     /// Returns the label and the way to reply of a server.
     pub(crate) fn get_or_add(&mut self, server: Alias, replies: &Mailbox) -> (u64, Address) {
-        if let Some(found) = self.get(server) {
-            return found;
+        if let Some(found) = self.of.get(&server) {
+            return *found;
         }
         let label = self.of.len() as u64 + 1;
-        match replies.add_labelled(label) {
-            Ok(capability) if self.of.len() < KEYS_MAX => {
-                self.of.insert(server, (label, (replies.alias(), capability)));
-                (label, (replies.alias(), capability))
-            }
-            Ok(capability) => {
-                replies.remove_capability(capability);
-                (0, self.shared)
-            }
-            Err(_) => (0, self.shared),
+        if self.of.len() < KEYS_MAX
+            && let Ok(capability) = replies.add_labelled(label)
+        {
+            let key = (label, (replies.alias(), capability));
+            self.of.insert(server, key);
+            return key;
         }
+        (0, self.shared)
     }
 }
 

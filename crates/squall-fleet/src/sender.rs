@@ -3,7 +3,9 @@
 use crate::lane::{Refused, Sent};
 use crate::post::{NoRoute, Post, Route};
 use crate::registry;
+use crate::waiters::{SPINS, YIELDS};
 use crate::{Alias, Capability, SendError};
+use squall_machine::park::time_left;
 use squall_machine::unpark::{Unpark, park_for};
 use squall_machine::{Vp, machine};
 use squall_sys::fork;
@@ -187,10 +189,6 @@ pub struct WaitToSend<'a> {
     is_sent: bool,
 }
 
-/// Attempts before a blocking wait gives up the processor, and before it sleeps.
-const SPINS: u32 = 40;
-const YIELDS: u32 = 8;
-
 impl WaitToSend<'_> {
     /// Blocks the thread until the message is sent.
     ///
@@ -226,7 +224,7 @@ impl WaitToSend<'_> {
                 hint::spin_loop();
                 continue;
             }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = time_left(deadline);
             if left == Some(Duration::ZERO) {
                 return Err(full);
             }

@@ -6,6 +6,7 @@
 //! - I3. A slot is used again for another task. A waker of the old one then wakes the new one once too often,
 //!   which is harmless: each poll looks anew.
 
+use crate::waiters::wake;
 use squall_sys::panics::{drop_payload, end_panic};
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use squall_sys::sync::{Arc, Mutex, MutexGuard, lock};
@@ -44,7 +45,7 @@ impl Queue {
         state.runnable.push_back(slot);
         let sleeper = state.sleeper.take();
         drop(state);
-        sleeper.into_iter().for_each(|waker| end_panic(move || waker.wake()));
+        sleeper.into_iter().for_each(wake);
     }
 
     fn pop(&self) -> Option<usize> {
@@ -57,7 +58,7 @@ impl Queue {
         state.idle = true;
         let sleeper = state.sleeper.take();
         drop(state);
-        sleeper.into_iter().for_each(|waker| end_panic(move || waker.wake()));
+        sleeper.into_iter().for_each(wake);
     }
 
     /// Returns whether the idle work was woken since the last call.
@@ -87,7 +88,7 @@ impl Queue {
     /// Wakes the dispatcher, if it sleeps.
     pub(crate) fn wake(&self) {
         let sleeper = self.lock().sleeper.take();
-        sleeper.into_iter().for_each(|waker| end_panic(move || waker.wake()));
+        sleeper.into_iter().for_each(wake);
     }
 }
 

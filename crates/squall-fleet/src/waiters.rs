@@ -9,6 +9,13 @@ use squall_sys::sync::{Mutex, MutexGuard, lock};
 use std::collections::BTreeMap;
 use std::task::Waker;
 
+/// Looks of a blocking wait before it gives up the processor.
+#[cfg(not(loom))]
+pub(crate) const SPINS: u32 = 40;
+/// Looks after that, before it sleeps.
+#[cfg(not(loom))]
+pub(crate) const YIELDS: u32 = 8;
+
 /// The wakers of waiting threads and tasks.
 pub(crate) struct Waiters(Mutex<Queue>);
 
@@ -47,10 +54,14 @@ impl Waiters {
         drop(removed);
     }
 
-    /// Wakes all, in the order in which they came. A panic of a waker ends here, after the panic hook has
-    /// reported it.
+    /// Wakes all, in the order in which they came.
     pub(crate) fn wake_all(&self) {
         let wakers = std::mem::take(&mut self.lock().wakers);
-        wakers.into_values().for_each(|waker| end_panic(move || waker.wake()));
+        wakers.into_values().for_each(wake);
     }
+}
+
+/// Wakes a thread or task. A panic of its waker ends here, after the panic hook has reported it.
+pub(crate) fn wake(waker: Waker) {
+    end_panic(move || waker.wake());
 }
