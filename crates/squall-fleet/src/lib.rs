@@ -38,6 +38,8 @@ mod replies;
 mod sender;
 #[cfg(not(loom))]
 mod tasks;
+#[cfg(not(loom))]
+mod transport;
 
 #[cfg(not(loom))]
 pub use call::{CallFailed, Caller};
@@ -52,3 +54,5 @@ pub use error::{CapabilityError, SendError};
 pub use mailbox::{Capabilities, Mailbox, MailboxBuilder, Message, Wait};
 #[cfg(not(loom))]
 pub use sender::{Sender, WaitToSend};
+#[cfg(not(loom))]
+pub use transport::{Receiver, Transport};

@@ -50,7 +50,7 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate { name: "squall-macros", floor: 0, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-policy", floor: 4, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-call", floor: 4, may_unsafe: Unsafe::Nowhere, one_door: false },
-    Crate { name: "squall-fleet", floor: 4, may_unsafe: Unsafe::Nowhere, one_door: false },
+    Crate { name: "squall-fleet", floor: 5, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-adapt", floor: 5, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-objects", floor: 6, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-browse", floor: 6, may_unsafe: Unsafe::Nowhere, one_door: false },

@@ -1,0 +1,54 @@
+//! The way of frames between nodes.
+
+use squall_sys::sync::StdArc as Arc;
+use std::fmt;
+use std::io;
+
+/// Receives the frames of a [`Transport`], on its threads.
+#[derive(Clone)]
+pub struct Receiver(Arc<dyn Fn(&str, &[u8]) + Send + Sync>);
+
+impl Receiver {
+    /// Makes a receiver of a function that gets the sender's endpoint and the frame. It must not block.
+    pub fn new(receive: impl Fn(&str, &[u8]) + Send + Sync + 'static) -> Receiver {
+        Receiver(Arc::new(receive))
+    }
+
+    /// Hands a frame to the node. `from` is an endpoint that [`Transport::send`] accepts for an answer. It may
+    /// be a name that only this transport knows, if the sender cannot be dialled.
+    pub fn receive(&self, from: &str, frame: &[u8]) {
+        (self.0)(from, frame);
+    }
+}
+
+impl fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").finish_non_exhaustive()
+    }
+}
+
+/// Carries frames between nodes.
+///
+/// A frame arrives whole and unchanged, or not at all. It may be lost, late, repeated, and overtaken by others.
+/// The protocols of a fleet need no more, so any engine can carry them.
+pub trait Transport: Send + Sync + 'static {
+    /// Returns the endpoint at which other nodes reach this transport, such as `tcp/10.0.0.1:7447`.
+    fn endpoint(&self) -> String;
+
+    /// Begins to receive. Called once, before the first send.
+    ///
+    /// # Errors
+    /// The system has no thread or no socket left.
+    fn start(&self, receiver: Receiver) -> io::Result<()>;
+
+    /// Sends a frame. Never blocks for long. A frame that cannot be sent is lost: the node sends again.
+    fn send(&self, to: &str, frame: &[u8]);
+
+    /// Ends all connections and threads, and waits for them. The receiver is not called afterwards.
+    fn stop(&self);
+
+    /// The largest frame, in bytes.
+    fn largest_frame(&self) -> usize {
+        1 << 20
+    }
+}
