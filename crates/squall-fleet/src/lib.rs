@@ -31,6 +31,8 @@ mod mailbox;
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
 #[cfg(not(loom))]
+mod protocol;
+#[cfg(not(loom))]
 mod registry;
 #[cfg(not(loom))]
 mod replies;
@@ -52,6 +54,8 @@ pub use dispatcher::{Class, Context, Dispatcher, DispatcherStats, Request};
 pub use error::{CapabilityError, SendError};
 #[cfg(not(loom))]
 pub use mailbox::{Capabilities, Mailbox, MailboxBuilder, Message, Wait};
+#[cfg(not(loom))]
+pub use protocol::{Fate, Name, NameAlias, NameCapability, NameError, NodeId, Refusal};
 #[cfg(not(loom))]
 pub use sender::{Sender, WaitToSend};
 #[cfg(not(loom))]

@@ -1,0 +1,511 @@
+//! The client's end of calls: names, sessions, and retries.
+//!
+//! Problem: a call, its answer, or its server can be lost at any time. A call that is sent again must not run
+//! again.
+//! Idea: a client opens a session with each service or shard. Calls have numbers in it, and the server keeps
+//! each result until the client has it. The client sends again until an answer comes. It learns from refusals
+//! where the shard is now.
+//!
+//! - I1. A call that ends with a result has run once.
+//! - I2. A call that ends as not run was never sent, or each attempt was refused.
+//! - I3. Otherwise the client says that the call may have run. Only a call marked repeatable is then sent to
+//!   another server.
+//!
+//! Source: Birrell and Nelson, *Implementing remote procedure calls*, 1984; Wentzlaff 2012, §3.2.3 and
+//! §3.3.1.
+
+use super::core::LARGEST_BODY;
+use super::directory::Entry;
+use super::frame::Body;
+use super::name::{Name, NameAlias};
+use super::serving::WINDOW;
+use super::{NodeId, Random, Time};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// The first wait for an answer. Each further one is twice as long, up to `RETRY_MAX`.
+const RETRY: Time = 100_000;
+const RETRY_MAX: Time = 1_000_000;
+/// The wait before a refused call is sent again.
+const PAUSE: Time = 10_000;
+
+/// A call of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CallId(pub(crate) u64);
+
+/// The destination of a call.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    pub(crate) name: Name,
+    /// The shard, if the name is that of a fleet with shards.
+    pub(crate) shard: Option<u32>,
+    /// It may run twice.
+    pub(crate) repeatable: bool,
+}
+
+/// A service or shard, as it travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct Key {
+    pub(crate) name: NameAlias,
+    pub(crate) part: Part,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) enum Part {
+    Shard(u32),
+    Service(u64),
+}
+
+/// A server's answer to a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Result(Vec<u8>),
+    /// The service dropped it, or panicked. It may have run in part.
+    Dropped,
+    /// The result was larger than a frame.
+    TooLarge,
+    /// Not run: the node does not serve this now.
+    NotHere,
+    /// Not run: the node has too many calls.
+    Busy,
+    /// Not run by this attempt: the node does not know the session.
+    NoSession,
+    /// It ran, and its result is gone.
+    Forgotten,
+}
+
+/// The reason why a call over a [`Node`](crate::Node) has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fate {
+    /// No service had the name until the deadline. The call did not run.
+    NoService,
+    /// No server accepted the call until the deadline. It did not run.
+    NotAccepted,
+    /// The arguments are larger than a frame. The call did not run.
+    TooLarge,
+    /// The node is closed. The call did not run.
+    Closed,
+    /// No answer came until the deadline. The call may have run, or may run later.
+    TimedOut,
+    /// The server died or lost the state. The call may have run on it.
+    ServerLost,
+    /// The service dropped the call or panicked. The call may have run in part.
+    Dropped,
+    /// The call ran, but its result is larger than a frame, or is gone.
+    NoResult,
+}
+
+impl Fate {
+    /// Returns whether the call may have run.
+    pub fn may_have_run(self) -> bool {
+        matches!(self, Fate::TimedOut | Fate::ServerLost | Fate::Dropped | Fate::NoResult)
+    }
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fate::NoService => "no service had the name until the deadline; the call did not run",
+            Fate::NotAccepted => "no server accepted the call until the deadline; it did not run",
+            Fate::TooLarge => "the arguments are larger than a frame; split them over several calls",
+            Fate::Closed => "the node is closed; the call did not run",
+            Fate::TimedOut => "no answer came until the deadline; the call may have run, or may run later",
+            Fate::ServerLost => "the server died or lost its state; the call may have run on it",
+            Fate::Dropped => "the service dropped the call, or panicked; it may have run in part",
+            Fate::NoResult => "the call ran, but its result is larger than a frame, or is gone",
+        })
+    }
+}
+
+impl std::error::Error for Fate {}
+
+/// A call on its way.
+#[derive(Debug)]
+struct Call {
+    route: Route,
+    method: u64,
+    body: Vec<u8>,
+    deadline: Time,
+    /// The key, session and number of the attempts, and the node of the last one.
+    sent: Option<Sent>,
+    /// The wait for the next answer.
+    retry: Time,
+    act_at: Time,
+    /// A service with the name was found.
+    found: bool,
+    /// It may have run on a server that was lost.
+    uncertain: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    key: Key,
+    session: u64,
+    number: u64,
+    node: NodeId,
+    attempts: u32,
+}
+
+#[derive(Debug, Default)]
+struct ClientSession {
+    id: Option<u64>,
+    nonce: u64,
+    /// The last `Open` and its node.
+    asked: Option<(Time, NodeId)>,
+    next: u64,
+    /// Calls without a result.
+    open: BTreeSet<u64>,
+}
+
+/// The nodes and services of a name, and the distance of each.
+pub(crate) trait Lookup {
+    /// Returns the entry of a name, if it is known. Asks for it otherwise.
+    fn entry(&mut self, name: NameAlias) -> Option<Entry>;
+    /// Marks the entry as out of date.
+    fn doubt(&mut self, name: NameAlias);
+    /// 0: this node, 1: this machine, 2: another one.
+    fn distance(&self, node: NodeId) -> u8;
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    random: Random,
+    calls: BTreeMap<CallId, Call>,
+    by_session: BTreeMap<(u64, u64), CallId>,
+    timers: BTreeSet<(Time, CallId)>,
+    sessions: BTreeMap<Key, ClientSession>,
+    /// The service of a name with several, for services with state.
+    chosen: BTreeMap<NameAlias, (NodeId, u64)>,
+    last: u64,
+    pub(crate) done: Vec<(CallId, Result<Vec<u8>, Fate>)>,
+    pub(crate) out: Vec<(NodeId, Body)>,
+}
+
+impl Client {
+    pub(crate) fn new(random: Random) -> Client {
+        Client {
+            random,
+            calls: BTreeMap::new(),
+            by_session: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            sessions: BTreeMap::new(),
+            chosen: BTreeMap::new(),
+            last: 0,
+            done: Vec::new(),
+            out: Vec::new(),
+        }
+    }
+
+    pub(crate) fn calls_name(&self, name: NameAlias) -> bool {
+        self.calls.values().any(|call| call.route.name.alias() == name)
+    }
+
+    /// The nodes that calls were sent to.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = NodeId> {
+        self.calls.values().filter_map(|call| call.sent.map(|sent| sent.node))
+    }
+
+    pub(crate) fn wake_at(&self) -> Time {
+        self.timers.first().map_or(Time::MAX, |(at, _)| *at)
+    }
+
+    /// Begins a call. Its result comes in `done`.
+    pub(crate) fn begin(
+        &mut self,
+        now: Time,
+        route: Route,
+        method: u64,
+        body: Vec<u8>,
+        deadline: Time,
+    ) -> CallId {
+        self.last += 1;
+        let id = CallId(self.last);
+        if body.len() > LARGEST_BODY {
+            self.done.push((id, Err(Fate::TooLarge)));
+            return id;
+        }
+        let call = Call {
+            route,
+            method,
+            body,
+            deadline,
+            sent: None,
+            retry: RETRY,
+            act_at: now,
+            found: false,
+            uncertain: false,
+        };
+        self.timers.insert((now, id));
+        self.calls.insert(id, call);
+        id
+    }
+
+    fn wait(&mut self, id: CallId, until: Time) {
+        if let Some(call) = self.calls.get_mut(&id) {
+            self.timers.remove(&(call.act_at, id));
+            call.act_at = until.min(call.deadline);
+            self.timers.insert((call.act_at, id));
+        }
+    }
+
+    fn end(&mut self, id: CallId, result: Result<Vec<u8>, Fate>) {
+        let Some(call) = self.calls.remove(&id) else { return };
+        self.timers.remove(&(call.act_at, id));
+        if let Some(sent) = call.sent {
+            self.forget_attempts(sent);
+        }
+        self.done.push((id, result));
+    }
+
+    fn forget_attempts(&mut self, sent: Sent) {
+        self.by_session.remove(&(sent.session, sent.number));
+        if let Some(session) = self.sessions.get_mut(&sent.key)
+            && session.id == Some(sent.session)
+        {
+            session.open.remove(&sent.number);
+        }
+    }
+
+    /// Ends all calls, of a node that closes.
+    pub(crate) fn close(&mut self) {
+        let calls: Vec<CallId> = self.calls.keys().copied().collect();
+        for id in calls {
+            let sent = self.calls[&id].sent.is_some() || self.calls[&id].uncertain;
+            self.end(id, Err(if sent { Fate::TimedOut } else { Fate::Closed }));
+        }
+    }
+
+    /// Acts on all calls at once: the directory has changed.
+    pub(crate) fn hurry(&mut self, now: Time) {
+        let waiting: Vec<CallId> =
+            self.calls.iter().filter(|(_, call)| call.sent.is_none()).map(|(id, _)| *id).collect();
+        for id in waiting {
+            self.wait(id, now);
+        }
+    }
+
+    pub(crate) fn tick(&mut self, now: Time, lookup: &mut dyn Lookup) {
+        while let Some((at, id)) = self.timers.first().copied()
+            && at <= now
+        {
+            self.act(now, id, lookup);
+        }
+    }
+
+    /// Sends a call, or sends it again, or gives it up.
+    fn act(&mut self, now: Time, id: CallId, lookup: &mut dyn Lookup) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        if now >= call.deadline {
+            let fate = match (call.sent, call.found) {
+                _ if call.uncertain => Fate::TimedOut,
+                (Some(_), _) => Fate::TimedOut,
+                (None, true) => Fate::NotAccepted,
+                (None, false) => Fate::NoService,
+            };
+            return self.end(id, Err(fate));
+        }
+        let alias = call.route.name.alias();
+        if let Some(sent) = call.sent
+            && sent.attempts > 1
+        {
+            // No answer came to the last one.
+            lookup.doubt(alias);
+        }
+        let Some(entry) = lookup.entry(alias) else { return self.wait(id, now + PAUSE) };
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        call.found = true;
+        let (key, node) = match (call.route.shard, call.sent) {
+            (Some(shard), _) => {
+                let key = Key { name: alias, part: Part::Shard(shard) };
+                match entry.shards.get(shard as usize) {
+                    Some(at) if at.target.is_none() && at.owner.is_some() => (key, at.owner),
+                    Some(_) => (key, None),
+                    // The fleet has fewer shards.
+                    None => return self.end(id, Err(Fate::NoService)),
+                }
+            }
+            (None, Some(sent))
+                if entry
+                    .places
+                    .iter()
+                    .any(|p| sent.key.part == Part::Service(p.service) && p.node == sent.node) =>
+            {
+                (sent.key, Some(sent.node))
+            }
+            (None, Some(_)) if !call.route.repeatable => return self.end(id, Err(Fate::ServerLost)),
+            (None, sent) => {
+                if let Some(sent) = sent {
+                    call.sent = None;
+                    call.uncertain = true;
+                    self.forget_attempts(sent);
+                }
+                match self.choose(alias, &entry, lookup) {
+                    Some((node, service)) => (Key { name: alias, part: Part::Service(service) }, Some(node)),
+                    None => return self.wait(id, now + PAUSE),
+                }
+            }
+        };
+        let Some(node) = node else {
+            lookup.doubt(alias);
+            return self.wait(id, now + PAUSE);
+        };
+        self.send(now, id, key, node);
+    }
+
+    /// Chooses a service of a name: the nearest one. A service with state is kept, the others take turns.
+    fn choose(&mut self, alias: NameAlias, entry: &Entry, lookup: &dyn Lookup) -> Option<(NodeId, u64)> {
+        let places = || entry.places.iter().filter(|place| !place.leaving);
+        if let Some(chosen) = self.chosen.get(&alias)
+            && places().any(|place| (place.node, place.service) == *chosen)
+        {
+            return Some(*chosen);
+        }
+        let nearest = places().map(|place| lookup.distance(place.node)).min()?;
+        let near: Vec<_> = places().filter(|place| lookup.distance(place.node) == nearest).collect();
+        let place = near[usize::try_from(self.random.below(near.len() as u64)).unwrap_or(0)];
+        let chosen = (place.node, place.service);
+        if !entry.stateless {
+            self.chosen.insert(alias, chosen);
+        }
+        Some(chosen)
+    }
+
+    fn send(&mut self, now: Time, id: CallId, key: Key, node: NodeId) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        let session = self.sessions.entry(key).or_default();
+        let Some(session_id) = session.id else {
+            if session.nonce == 0 {
+                session.nonce = self.random.next() | 1;
+            }
+            let asked = session.asked.is_some_and(|(at, to)| to == node && now < at + call.retry);
+            if !asked {
+                session.asked = Some((now, node));
+                self.out.push((node, Body::Open { key, nonce: session.nonce }));
+            }
+            let until = now + call.retry;
+            call.retry = (call.retry * 2).min(RETRY_MAX);
+            return self.wait(id, until);
+        };
+        let sent = match call.sent {
+            Some(sent) => Sent { node, attempts: sent.attempts + 1, ..sent },
+            None => {
+                if session.open.len() as u64 >= WINDOW {
+                    return self.wait(id, now + PAUSE);
+                }
+                let number = session.next;
+                session.next += 1;
+                session.open.insert(number);
+                call.retry = RETRY;
+                Sent { key, session: session_id, number, node, attempts: 1 }
+            }
+        };
+        call.sent = Some(sent);
+        let low = session.open.first().copied().unwrap_or(session.next);
+        let body = Body::Call {
+            key,
+            session: sent.session,
+            number: sent.number,
+            low,
+            method: call.method,
+            body: call.body.clone(),
+        };
+        let until = now + call.retry;
+        call.retry = (call.retry * 2).min(RETRY_MAX);
+        self.by_session.insert((sent.session, sent.number), id);
+        self.out.push((node, body));
+        self.wait(id, until);
+    }
+
+    pub(crate) fn opened(
+        &mut self,
+        now: Time,
+        key: Key,
+        nonce: u64,
+        opened: Result<u64, Answer>,
+        lookup: &mut dyn Lookup,
+    ) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        if session.nonce != nonce || session.id.is_some() {
+            return;
+        }
+        session.asked = None;
+        let at = match opened {
+            Ok(id) => {
+                session.id = Some(id);
+                now
+            }
+            Err(answer) => {
+                if answer == Answer::NotHere {
+                    lookup.doubt(key.name);
+                }
+                now + PAUSE
+            }
+        };
+        let waiting = |call: &Call| call.sent.is_none() && call.route.name.alias() == key.name;
+        let waiting: Vec<CallId> =
+            self.calls.iter().filter(|(_, call)| waiting(call)).map(|(id, _)| *id).collect();
+        for id in waiting {
+            self.wait(id, at);
+        }
+    }
+
+    pub(crate) fn answered(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        session: u64,
+        number: u64,
+        answer: Answer,
+        lookup: &mut dyn Lookup,
+    ) {
+        let Some(id) = self.by_session.get(&(session, number)).copied() else { return };
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        let Some(sent) = call.sent else { return };
+        let alias = sent.key.name;
+        match answer {
+            Answer::Result(bytes) => self.end(id, Ok(bytes)),
+            Answer::Dropped => self.end(id, Err(Fate::Dropped)),
+            Answer::TooLarge | Answer::Forgotten => self.end(id, Err(Fate::NoResult)),
+            Answer::Busy => self.wait(id, now + PAUSE),
+            Answer::NotHere => {
+                lookup.doubt(alias);
+                self.wait(id, now + PAUSE);
+            }
+            Answer::NoSession => {
+                // All calls of the session learn it from their own answers.
+                let lost = self.sessions.get_mut(&sent.key);
+                if let Some(lost) = lost.filter(|lost| lost.id == Some(session)) {
+                    *lost = ClientSession::default();
+                }
+                let refused = sent.attempts == 1 && sent.node == from;
+                if refused || call.route.repeatable {
+                    call.uncertain |= !refused;
+                    call.sent = None;
+                    call.retry = RETRY;
+                    self.forget_attempts(sent);
+                    self.wait(id, now);
+                } else {
+                    self.end(id, Err(Fate::ServerLost));
+                }
+            }
+        }
+    }
+
+    /// Notes that a node is dead for certain, or was removed. Its calls need not wait for an answer.
+    pub(crate) fn lost(&mut self, now: Time, node: NodeId, lookup: &mut dyn Lookup) {
+        self.chosen.retain(|_, (chosen, _)| *chosen != node);
+        let calls: Vec<CallId> = (self.calls.iter())
+            .filter(|(_, call)| call.sent.is_some_and(|sent| sent.node == node))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in calls {
+            if let Some(call) = self.calls.get(&id) {
+                lookup.doubt(call.route.name.alias());
+            }
+            // Not at once: the directory may still name the node.
+            self.wait(id, now + PAUSE);
+        }
+    }
+}

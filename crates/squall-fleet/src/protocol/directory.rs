@@ -1,0 +1,455 @@
+//! The directory of a group: its members, names, and owners of shards.
+//!
+//! Problem: all members must agree on them, also after some have died.
+//! Idea: a deterministic state, changed by one sequence of [`Change`]s that the [group](super::group) agrees
+//! on. A member applies a change once the group has committed it, so all see equal directories in turn.
+//!
+//! - I1. `apply` depends on the directory and the change alone. It never fails: a refusal is an outcome.
+//! - I2. A shard's epoch grows with every change of its owner or of its target. So the state that one epoch
+//!   hands over fits no other one.
+//! - I3. The owner of a shard changes only to the target that has taken its state over, when the owner gives it
+//!   up, or when the owner is removed from the group.
+//! - I4. A request of a member is applied once. The member has one at a time, with a number.
+//! - I5. The directory fits into one frame.
+//!
+//! Cost: a change of a member takes time in proportion to all names; other changes to one name.
+//! Source: Wentzlaff 2012, §3.2.3 (FO-08 to FO-11) and §3.2.4 (FO-13).
+
+use super::name::{Name, NameAlias, NameCapability};
+use super::{NodeId, Refusal};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most voters of a group.
+pub(crate) const VOTERS_MAX: usize = 5;
+/// The most shards of a fleet.
+pub(crate) const SHARDS_MAX: u32 = 4096;
+/// The most bytes of a directory (I5). A frame has a MiB.
+const BYTES_MAX: usize = 512 << 10;
+
+/// A member of the group.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Member {
+    /// The endpoint at which it receives.
+    pub(crate) endpoint: String,
+    /// The machine that it runs on.
+    pub(crate) host: u64,
+    /// It moves its shards away, and is removed then.
+    pub(crate) leaving: bool,
+    /// The number of its last request (I4), and its outcome.
+    pub(crate) request: u64,
+    pub(crate) outcome: Result<(), Refusal>,
+}
+
+/// A service of a node, under a name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Place {
+    pub(crate) node: NodeId,
+    /// The number of the service on its node.
+    pub(crate) service: u64,
+    pub(crate) key: u128,
+    /// It moves its shards away, and is removed then.
+    pub(crate) leaving: bool,
+}
+
+/// A part of a fleet's state, with one owner at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Shard {
+    /// Its owner, if the fleet has members.
+    pub(crate) owner: Option<NodeId>,
+    /// Grows with each change (I2).
+    pub(crate) epoch: u64,
+    /// The epoch in which the state began anew, since the owner had died.
+    pub(crate) born: u64,
+    /// The member that takes the state over.
+    pub(crate) target: Option<NodeId>,
+}
+
+/// A registered name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) several: bool,
+    pub(crate) stateless: bool,
+    pub(crate) places: Vec<Place>,
+    pub(crate) shards: Vec<Shard>,
+}
+
+/// A change that the group agrees on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Change {
+    /// Begins the term of a leader.
+    Nothing,
+    /// Adds a member.
+    Join { node: NodeId, endpoint: String, host: u64 },
+    /// Makes a member a voter.
+    Promote { node: NodeId },
+    /// Removes a member that died, or has left.
+    Remove { node: NodeId },
+    /// A member's request (I4).
+    Of { node: NodeId, number: u64, request: Request },
+}
+
+/// A member's request to change the directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// Adds a service under a name.
+    Register {
+        name: Name,
+        service: u64,
+        several: bool,
+        stateless: bool,
+        /// 0: the name has no shards.
+        shards: u32,
+        /// The key of the new capability.
+        key: u128,
+        parent: NameCapability,
+    },
+    /// Removes the service with this capability. Its shards move away first.
+    Unregister { capability: NameCapability },
+    /// Claims all longer names.
+    Reserve { name: Name, key: u128, parent: NameCapability },
+    /// Ends the claim.
+    Unreserve { capability: NameCapability },
+    /// The target of a shard has its state.
+    Moved { name: NameAlias, shard: u32, epoch: u64 },
+    /// The owner of a shard leaves, and no member is left to take the state. It serves no more.
+    Abandon { name: NameAlias, shard: u32, epoch: u64 },
+    /// The member wants to leave.
+    Leave,
+}
+
+/// The directory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Directory {
+    /// The key of the capability for the root.
+    root: u128,
+    pub(crate) members: BTreeMap<NodeId, Member>,
+    pub(crate) voters: BTreeSet<NodeId>,
+    /// The last epoch of all shards. A name that comes back begins with later ones.
+    epoch: u64,
+    names: BTreeMap<Name, Entry>,
+    aliases: BTreeMap<NameAlias, Name>,
+    reserved: BTreeMap<Name, u128>,
+}
+
+impl Directory {
+    /// The directory of a group with one member.
+    pub(crate) fn new(root: u128, node: NodeId, endpoint: String, host: u64) -> Directory {
+        let mut directory = Directory::empty();
+        directory.root = root;
+        directory.join(node, endpoint, host);
+        directory.voters.insert(node);
+        directory
+    }
+
+    /// The directory of a node that has not joined.
+    pub(crate) fn empty() -> Directory {
+        Directory {
+            root: 0,
+            members: BTreeMap::new(),
+            voters: BTreeSet::new(),
+            epoch: 0,
+            names: BTreeMap::new(),
+            aliases: BTreeMap::new(),
+            reserved: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn entry(&self, alias: NameAlias) -> Option<(&Name, &Entry)> {
+        let name = self.aliases.get(&alias)?;
+        Some((name, self.names.get(name)?))
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&Name, &Entry)> {
+        self.names.iter()
+    }
+
+    /// Returns whether a member has services, or shards, or is about to get some.
+    pub(crate) fn has_places(&self, node: NodeId) -> bool {
+        self.names.values().any(|entry| entry.places.iter().any(|place| place.node == node))
+    }
+
+    /// Applies a change (I1).
+    pub(crate) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Nothing => {}
+            Change::Join { node, endpoint, host } => self.join(*node, endpoint.clone(), *host),
+            Change::Promote { node } => {
+                if self.members.contains_key(node) {
+                    self.voters.insert(*node);
+                }
+            }
+            Change::Remove { node } => self.remove(*node),
+            Change::Of { node, number, request } => {
+                let last = match self.members.get(node) {
+                    Some(member) => member.request,
+                    None => return,
+                };
+                // A copy of an old request changes nothing (I4).
+                if *number <= last {
+                    return;
+                }
+                let outcome = self.handle(*node, request);
+                if let Some(member) = self.members.get_mut(node) {
+                    member.request = *number;
+                    member.outcome = outcome;
+                }
+            }
+        }
+    }
+
+    fn join(&mut self, node: NodeId, endpoint: String, host: u64) {
+        self.members.entry(node).or_insert(Member {
+            endpoint,
+            host,
+            leaving: false,
+            request: 0,
+            outcome: Ok(()),
+        });
+    }
+
+    fn remove(&mut self, node: NodeId) {
+        self.members.remove(&node);
+        self.voters.remove(&node);
+        self.change_entries(|entry| entry.places.retain(|place| place.node != node));
+    }
+
+    /// Changes all entries, deals their shards out, and forgets those without a place.
+    fn change_entries(&mut self, change: impl Fn(&mut Entry)) {
+        for entry in self.names.values_mut() {
+            change(entry);
+            entry.balance(&mut self.epoch);
+        }
+        self.forget_empty();
+    }
+
+    fn forget_empty(&mut self) {
+        self.names.retain(|_, entry| !entry.places.is_empty());
+        let names = &self.names;
+        self.aliases.retain(|_, name| names.contains_key(name));
+    }
+
+    fn handle(&mut self, node: NodeId, request: &Request) -> Result<(), Refusal> {
+        match request {
+            Request::Register { name, service, several, stateless, shards, key, parent } => {
+                self.check(name, parent)?;
+                if *shards > SHARDS_MAX || (*shards > 0 && !*several) {
+                    return Err(Refusal::TooManyShards);
+                }
+                if let Some(other) = self.aliases.get(&name.alias())
+                    && other != name
+                {
+                    return Err(Refusal::NameClash);
+                }
+                let wanted = shards;
+                if let Some(entry) = self.names.get(name) {
+                    let equal = entry.several == *several
+                        && entry.stateless == *stateless
+                        && entry.shards.len() == *wanted as usize;
+                    let sharded_twice = *wanted > 0 && entry.places.iter().any(|place| place.node == node);
+                    if !equal || !several || sharded_twice {
+                        return Err(Refusal::NameClash);
+                    }
+                }
+                // A place, and an entry with its shards. The name is stored twice.
+                let added = if self.names.contains_key(name) {
+                    64
+                } else {
+                    128 + 2 * name.as_str().len() + *wanted as usize * SHARD_BYTES
+                };
+                self.check_room(added)?;
+                let fresh = Entry {
+                    several: *several,
+                    stateless: *stateless,
+                    places: Vec::new(),
+                    shards: vec![Shard { owner: None, epoch: 0, born: 0, target: None }; *wanted as usize],
+                };
+                self.aliases.insert(name.alias(), name.clone());
+                let entry = self.names.entry(name.clone()).or_insert(fresh);
+                let leaving = self.members.get(&node).is_some_and(|member| member.leaving);
+                entry.places.push(Place { node, service: *service, key: *key, leaving });
+                entry.balance(&mut self.epoch);
+                self.forget_empty();
+                Ok(())
+            }
+            Request::Unregister { capability } => {
+                let entry = self.names.get_mut(&capability.name).ok_or(Refusal::NoSuchName)?;
+                let place = entry.places.iter().position(|place| place.key == capability.key);
+                let place = place.ok_or(Refusal::Forbidden)?;
+                if entry.shards.is_empty() {
+                    entry.places.remove(place);
+                } else {
+                    entry.places[place].leaving = true;
+                }
+                entry.balance(&mut self.epoch);
+                self.forget_empty();
+                Ok(())
+            }
+            Request::Reserve { name, key, parent } => {
+                self.check(name, parent)?;
+                if let Some(other) = self.reserved.get(name) {
+                    // A node that begins again may ask again.
+                    return if other == key { Ok(()) } else { Err(Refusal::NameClash) };
+                }
+                self.check_room(32 + name.as_str().len())?;
+                self.reserved.insert(name.clone(), *key);
+                Ok(())
+            }
+            Request::Unreserve { capability } => match self.reserved.get(&capability.name) {
+                None => Err(Refusal::NoSuchName),
+                Some(key) if *key != capability.key => Err(Refusal::Forbidden),
+                Some(_) => {
+                    self.reserved.remove(&capability.name);
+                    Ok(())
+                }
+            },
+            Request::Moved { name, shard, epoch } => {
+                let name = self.aliases.get(name).ok_or(Refusal::NoSuchName)?;
+                let entry = self.names.get_mut(name).ok_or(Refusal::NoSuchName)?;
+                let shard = entry.shards.get_mut(*shard as usize).ok_or(Refusal::NoSuchName)?;
+                if shard.epoch != *epoch || shard.target != Some(node) {
+                    return Err(Refusal::Forbidden);
+                }
+                // Another epoch, and an owner that has the state (I2, I3).
+                self.epoch += 1;
+                *shard = Shard { owner: Some(node), epoch: self.epoch, target: None, ..*shard };
+                entry.balance(&mut self.epoch);
+                self.forget_empty();
+                Ok(())
+            }
+            Request::Abandon { name, shard, epoch } => {
+                let name = self.aliases.get(name).ok_or(Refusal::NoSuchName)?;
+                let entry = self.names.get_mut(name).ok_or(Refusal::NoSuchName)?;
+                let shard = entry.shards.get_mut(*shard as usize).ok_or(Refusal::NoSuchName)?;
+                if shard.epoch != *epoch || shard.owner != Some(node) || shard.target.is_some() {
+                    return Err(Refusal::Forbidden);
+                }
+                self.epoch += 1;
+                *shard = Shard { owner: None, epoch: self.epoch, born: self.epoch, target: None };
+                entry.balance(&mut self.epoch);
+                self.forget_empty();
+                Ok(())
+            }
+            Request::Leave => {
+                if let Some(member) = self.members.get_mut(&node) {
+                    member.leaving = true;
+                }
+                self.change_entries(|entry| {
+                    if entry.shards.is_empty() {
+                        entry.places.retain(|place| place.node != node);
+                    }
+                    for place in &mut entry.places {
+                        place.leaving |= place.node == node;
+                    }
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// Checks that `parent` is valid, and lets its holder use `name`.
+    fn check(&self, name: &Name, parent: &NameCapability) -> Result<(), Refusal> {
+        parent.covers(name)?;
+        let key = parent.key;
+        let valid = (parent.name == Name::root() && key == self.root)
+            || self.reserved.get(&parent.name) == Some(&key)
+            || self.names.get(&parent.name).is_some_and(|entry| entry.places.iter().any(|p| p.key == key));
+        // A reservation claims all longer names. Only its holder, and those below it, may use them.
+        let claimed = self.reserved.keys().any(|claim| name.is_below(claim) && claim.is_below(&parent.name));
+        if valid && !claimed { Ok(()) } else { Err(Refusal::Forbidden) }
+    }
+
+    /// Checks that the directory still fits into a frame with so many bytes more (I5).
+    fn check_room(&self, added: usize) -> Result<(), Refusal> {
+        let members: usize = self.members.values().map(|member| 64 + member.endpoint.len()).sum();
+        let names: usize = (self.names.iter())
+            .map(|(name, entry)| {
+                let (places, shards) = (entry.places.len() * 64, entry.shards.len() * SHARD_BYTES);
+                128 + 2 * name.as_str().len() + places + shards
+            })
+            .sum();
+        let reserved: usize = self.reserved.keys().map(|name| 32 + name.as_str().len()).sum();
+        if members + names + reserved + added > BYTES_MAX { Err(Refusal::DirectoryFull) } else { Ok(()) }
+    }
+}
+
+/// Two nodes and two epochs at most, as they are encoded.
+const SHARD_BYTES: usize = 44;
+
+impl Entry {
+    /// Returns whether a place is on its way out, and no other one stays.
+    pub(crate) fn is_last(&self, node: NodeId) -> bool {
+        self.place_of(node).is_some() && self.places.iter().all(|place| place.leaving)
+    }
+
+    pub(crate) fn place_of(&self, node: NodeId) -> Option<&Place> {
+        self.places.iter().find(|place| place.node == node)
+    }
+
+    /// Deals the shards out: those without an owner at once, others by a move. Moves as few as possible.
+    fn balance(&mut self, last_epoch: &mut u64) {
+        if self.shards.is_empty() {
+            return;
+        }
+        let mut next_epoch = || {
+            *last_epoch += 1;
+            *last_epoch
+        };
+        let stays = |entry: &Entry, node| entry.place_of(node).is_some_and(|place| !place.leaving);
+        // Shards that each member has, or will have.
+        let mut load: BTreeMap<NodeId, usize> =
+            self.places.iter().filter(|place| !place.leaving).map(|place| (place.node, 0)).collect();
+        for index in 0..self.shards.len() {
+            let mut shard = self.shards[index];
+            if shard.target.is_some_and(|target| !stays(self, target)) {
+                shard = Shard { target: None, epoch: next_epoch(), ..shard };
+            }
+            if shard.owner.is_some_and(|owner| self.place_of(owner).is_none()) {
+                let epoch = next_epoch();
+                shard = Shard { owner: None, epoch, born: epoch, target: None };
+            }
+            if let Some(at) = shard.target.or(shard.owner)
+                && let Some(load) = load.get_mut(&at)
+            {
+                *load += 1;
+            }
+            self.shards[index] = shard;
+        }
+        let least = |load: &BTreeMap<NodeId, usize>| {
+            load.iter().min_by_key(|(_, shards)| **shards).map(|(node, shards)| (*node, *shards))
+        };
+        for index in 0..self.shards.len() {
+            let shard = self.shards[index];
+            let Some((node, _)) = least(&load) else { break };
+            let moved = match shard.owner {
+                None => {
+                    let epoch = next_epoch();
+                    Shard { owner: Some(node), epoch, born: epoch, target: None }
+                }
+                Some(owner) if shard.target.is_none() && !stays(self, owner) => {
+                    Shard { target: Some(node), epoch: next_epoch(), ..shard }
+                }
+                Some(_) => continue,
+            };
+            *load.entry(node).or_default() += 1;
+            self.shards[index] = moved;
+        }
+        while let Some((low, fewest)) = least(&load) {
+            let most = load.iter().max_by_key(|(_, shards)| **shards).map(|(node, shards)| (*node, *shards));
+            let Some((high, most)) = most else { break };
+            if most <= fewest + 1 {
+                break;
+            }
+            let movable = |shard: &&mut Shard| shard.owner == Some(high) && shard.target.is_none();
+            let Some(shard) = self.shards.iter_mut().find(movable) else { break };
+            *shard = Shard { target: Some(low), epoch: next_epoch(), ..*shard };
+            *load.entry(low).or_default() += 1;
+            *load.entry(high).or_default() -= 1;
+        }
+        let shards = &self.shards;
+        self.places.retain(|place| {
+            let has = |shard: &Shard| shard.owner == Some(place.node) || shard.target == Some(place.node);
+            !place.leaving || shards.iter().any(has)
+        });
+    }
+}

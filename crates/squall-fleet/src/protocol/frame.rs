@@ -1,0 +1,178 @@
+//! Frames between nodes, as they travel.
+//!
+//! The bytes come from the network. Decoding never panics, and reserves no more room than the frame has
+//! bytes.
+
+use super::calls::{Answer, Key};
+use super::directory::{Change, Directory, Entry, Request};
+use super::name::NameAlias;
+use super::serving::Session;
+use super::{NodeId, Time};
+use serde::{Deserialize, Serialize};
+
+/// The version of the format. Nodes drop frames of other versions.
+const VERSION: u8 = 1;
+
+/// The place of a change in the sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct Position {
+    /// The term of the leader that added it.
+    pub(crate) term: u64,
+    pub(crate) index: u64,
+}
+
+/// A frame.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Frame {
+    version: u8,
+    /// The secret number of the group.
+    pub(crate) group: u128,
+    pub(crate) from: NodeId,
+    /// The receiver, or 0 for the node at an endpoint.
+    pub(crate) to: NodeId,
+    pub(crate) body: Body,
+}
+
+impl Frame {
+    pub(crate) fn new(group: u128, from: NodeId, to: NodeId, body: Body) -> Frame {
+        Frame { version: VERSION, group, from, to, body }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        // Only a sequence of unknown length has no encoding, and a frame has none.
+        postcard::to_allocvec(self).unwrap_or_default()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Frame> {
+        match postcard::take_from_bytes::<Frame>(bytes) {
+            Ok((frame, [])) if frame.version == VERSION => Some(frame),
+            _ => None,
+        }
+    }
+}
+
+/// A leader's beat.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Beat {
+    pub(crate) term: u64,
+    /// The time of the leader's clock.
+    pub(crate) sent: Time,
+    pub(crate) committed: Position,
+    /// The time of the member's clock at which it sent its newest answer. It gives the member a lease.
+    pub(crate) echo: Option<Time>,
+    /// The committed directory, for a member that is far behind.
+    pub(crate) whole: Option<(Position, Directory)>,
+    /// The changes after this one follow.
+    pub(crate) after: Position,
+    pub(crate) changes: Vec<(Position, Change)>,
+}
+
+/// The content of a frame.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Body {
+    /// Of a node that wants to join. Any member answers with the endpoint of the leader.
+    Join {
+        endpoint: String,
+        host: u64,
+    },
+    /// The node to ask instead.
+    Ask {
+        node: NodeId,
+        endpoint: String,
+    },
+    Beat(Box<Beat>),
+    /// Answers a beat.
+    Held {
+        term: u64,
+        held: Position,
+        missed: bool,
+        sent: Time,
+        at: Time,
+    },
+    Vote {
+        term: u64,
+        last: Position,
+        pre: bool,
+    },
+    Voted {
+        term: u64,
+        pre: bool,
+        granted: bool,
+    },
+    /// Of a member that hears no leader.
+    Seek {
+        committed: Position,
+    },
+    /// The receiver was removed from the group.
+    NoMember {
+        committed: Position,
+    },
+    /// The node began again under another number, so this one is dead for certain.
+    Ended {
+        node: NodeId,
+    },
+    /// A member's request, to the leader. The outcome comes with the directory.
+    Propose {
+        number: u64,
+        request: Request,
+    },
+    /// Asks a member for a name.
+    Resolve {
+        name: NameAlias,
+    },
+    /// The entry of the name, with the endpoints and hosts of the nodes in it.
+    Resolved {
+        name: NameAlias,
+        entry: Option<Entry>,
+        nodes: Vec<(NodeId, String, u64)>,
+    },
+    /// Opens a session. `nonce` tells copies of this frame from other sessions of the client.
+    Open {
+        key: Key,
+        nonce: u64,
+    },
+    Opened {
+        key: Key,
+        nonce: u64,
+        session: Result<u64, Answer>,
+    },
+    /// A call. The client has the results of all calls of the session before `low`.
+    Call {
+        key: Key,
+        session: u64,
+        number: u64,
+        low: u64,
+        method: u64,
+        body: Vec<u8>,
+    },
+    Answered {
+        session: u64,
+        number: u64,
+        answer: Answer,
+    },
+    /// A piece of a shard's state, for its target.
+    Handover {
+        name: NameAlias,
+        shard: u32,
+        epoch: u64,
+        piece: u32,
+        pieces: u32,
+        bytes: Vec<u8>,
+    },
+    /// The target has this piece.
+    Taken {
+        name: NameAlias,
+        shard: u32,
+        epoch: u64,
+        piece: u32,
+    },
+}
+
+/// The state that one owner of a shard hands to the next one, in pieces.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// As the service has exported it.
+    pub(crate) service: Vec<u8>,
+    /// The sessions of clients, so that no call runs again.
+    pub(crate) sessions: Vec<(u64, Session)>,
+}

@@ -1,0 +1,298 @@
+//! The server's end of calls: sessions, shards, and their handover.
+//!
+//! - I1. A call runs at most once. Its session remembers the number until the client has the result.
+//! - I2. The sessions of a shard travel with its state. If the state is lost, they are lost, and copies of
+//!   their calls are refused.
+//! - I3. A shard runs calls only on its owner, only while the owner has a lease, and not once its handover has
+//!   begun. The handover begins when no call of the shard runs.
+//! - I4. A result leaves the node only while it has a lease. So a member thought dead answers for nothing.
+//!
+//! Cost: a lookup in four ordered maps for each call.
+
+use super::calls::{Answer, Key, Part};
+use super::directory::Shard;
+use super::name::NameAlias;
+use super::{NodeId, RunId, Time};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The most calls of a session that are under way.
+pub(crate) const WINDOW: u64 = 64;
+/// The most sessions of a node. Those that were not used for `IDLE` make room.
+const SESSIONS_MAX: usize = 16_384;
+/// The most calls that run on a node.
+const RUNS_MAX: usize = 1_024;
+/// A session lives so long without a call.
+const IDLE: Time = 600_000_000;
+/// The most bytes of results that a session keeps.
+const RESULTS_MAX: usize = 4 << 20;
+/// The bytes of a piece of a shard's state.
+pub(crate) const PIECE: usize = 128 << 10;
+
+/// A client's calls of one service or shard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Session {
+    client: NodeId,
+    nonce: u64,
+    key: Key,
+    /// The client has the results of all calls before.
+    low: u64,
+    /// Calls that run (`None`), and results.
+    calls: BTreeMap<u64, Option<Answer>>,
+    #[serde(skip)]
+    used_at: Time,
+}
+
+/// A call that runs.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    session: u64,
+    number: u64,
+    key: Key,
+}
+
+/// A shard whose state is on this node.
+#[derive(Debug)]
+pub(crate) struct LocalShard {
+    /// The epoch in which the state began.
+    pub(crate) born: u64,
+    pub(crate) service: u64,
+    /// Calls that run.
+    running: usize,
+    pub(crate) handover: Option<Handover>,
+    /// The epoch in which this node gives the shard up, and serves no more.
+    pub(crate) abandoned: Option<u64>,
+}
+
+/// The state of a shard on its way to the target.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    pub(crate) epoch: u64,
+    pub(crate) to: NodeId,
+    /// Once the service has exported it.
+    pub(crate) bytes: Option<Vec<u8>>,
+    /// The next piece.
+    pub(crate) piece: u32,
+    pub(crate) send_at: Time,
+}
+
+impl Handover {
+    pub(crate) fn pieces(bytes: &[u8]) -> u32 {
+        u32::try_from(bytes.len().div_ceil(PIECE).max(1)).unwrap_or(u32::MAX)
+    }
+}
+
+/// The state of a shard that this node is to own.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) epoch: u64,
+    next: u32,
+    pieces: u32,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Incoming {
+    pub(crate) fn is_complete(&self) -> bool {
+        self.next == self.pieces
+    }
+}
+
+/// What becomes of a call that has arrived.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Arrived {
+    /// The service runs it.
+    Run { run: RunId, service: u64, client: NodeId },
+    /// The client gets an answer at once.
+    Answer(Answer),
+    /// It is a copy of one that runs, or that the client has the result of.
+    Ignore,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Serving {
+    sessions: BTreeMap<u64, Session>,
+    opened: BTreeMap<u64, u64>,
+    runs: BTreeMap<RunId, Run>,
+    last_run: u64,
+    pub(crate) shards: BTreeMap<(NameAlias, u32), LocalShard>,
+    pub(crate) incoming: BTreeMap<(NameAlias, u32), Incoming>,
+}
+
+impl Serving {
+    pub(crate) fn running(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Opens a session with the number `fresh`, or returns the number that an earlier copy has opened.
+    pub(crate) fn open(
+        &mut self,
+        now: Time,
+        client: NodeId,
+        nonce: u64,
+        key: Key,
+        fresh: u64,
+    ) -> Result<u64, Answer> {
+        if let Some(session) = self.opened.get(&nonce) {
+            return Ok(*session);
+        }
+        if self.sessions.len() >= SESSIONS_MAX {
+            self.sessions.retain(|_, session| {
+                session.used_at + IDLE > now || session.calls.values().any(Option::is_none)
+            });
+            let sessions = &self.sessions;
+            self.opened.retain(|_, session| sessions.contains_key(session));
+        }
+        if self.sessions.len() >= SESSIONS_MAX {
+            return Err(Answer::Busy);
+        }
+        let session = Session { client, nonce, key, low: 0, calls: BTreeMap::new(), used_at: now };
+        self.sessions.insert(fresh, session);
+        self.opened.insert(nonce, fresh);
+        Ok(fresh)
+    }
+
+    /// Decides about a call of a service that this node serves now (I1, I3).
+    pub(crate) fn arrive(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        key: Key,
+        session: u64,
+        number: u64,
+        low: u64,
+    ) -> Arrived {
+        let full = self.runs.len() >= RUNS_MAX;
+        let number_of_session = session;
+        let Some(session) = self.sessions.get_mut(&session).filter(|session| session.key == key) else {
+            return Arrived::Answer(Answer::NoSession);
+        };
+        // The number of a session is a secret of its client. A client that begins again keeps its sessions.
+        session.client = from;
+        session.used_at = now;
+        if low > session.low {
+            session.low = low;
+            // A call that runs stays until it ends.
+            session.calls.retain(|number, answer| *number >= low || answer.is_none());
+        }
+        match session.calls.get(&number) {
+            Some(Some(answer)) => return Arrived::Answer(answer.clone()),
+            Some(None) => return Arrived::Ignore,
+            None if number < session.low => return Arrived::Ignore,
+            None if number >= session.low + WINDOW || full => return Arrived::Answer(Answer::Busy),
+            None => {}
+        }
+        session.calls.insert(number, None);
+        self.last_run += 1;
+        let run = RunId(self.last_run);
+        self.runs.insert(run, Run { session: number_of_session, number, key });
+        let service = match key.part {
+            Part::Service(service) => service,
+            Part::Shard(shard) => match self.shards.get_mut(&(key.name, shard)) {
+                Some(local) => {
+                    local.running += 1;
+                    local.service
+                }
+                None => 0,
+            },
+        };
+        Arrived::Run { run, service, client: from }
+    }
+
+    /// Notes the result of a call. Returns its client, key, session and number.
+    pub(crate) fn complete(&mut self, run: RunId, answer: Answer) -> Option<(NodeId, Key, u64, u64)> {
+        let Run { session: id, number, key } = self.runs.remove(&run)?;
+        if let Part::Shard(shard) = key.part
+            && let Some(local) = self.shards.get_mut(&(key.name, shard))
+        {
+            local.running = local.running.saturating_sub(1);
+        }
+        let session = self.sessions.get_mut(&id)?;
+        if number < session.low {
+            session.calls.remove(&number);
+            return None;
+        }
+        session.calls.insert(number, Some(answer));
+        // The oldest results go first. A copy of their calls is told so.
+        let size = |answer: &Option<Answer>| match answer {
+            Some(Answer::Result(bytes)) => bytes.len(),
+            _ => 0,
+        };
+        let mut kept: usize = session.calls.values().map(size).sum();
+        for (older, answer) in session.calls.iter_mut() {
+            if kept <= RESULTS_MAX || *older == number {
+                break;
+            }
+            kept -= size(answer);
+            if answer.is_some() {
+                *answer = Some(Answer::Forgotten);
+            }
+        }
+        Some((session.client, key, id, number))
+    }
+
+    /// Returns the result of a call again.
+    pub(crate) fn answer(&self, session: u64, number: u64) -> Option<&Answer> {
+        self.sessions.get(&session)?.calls.get(&number)?.as_ref()
+    }
+
+    pub(crate) fn is_idle(&self, name: NameAlias, shard: u32) -> bool {
+        self.shards.get(&(name, shard)).is_none_or(|local| local.running == 0)
+    }
+
+    /// Begins with a shard.
+    pub(crate) fn begin(&mut self, name: NameAlias, shard: u32, born: u64, service: u64) {
+        self.shards
+            .insert((name, shard), LocalShard { born, service, running: 0, handover: None, abandoned: None });
+    }
+
+    /// Copies the sessions of a shard (I2).
+    pub(crate) fn sessions_of(&self, name: NameAlias, shard: u32) -> Vec<(u64, Session)> {
+        let key = Key { name, part: Part::Shard(shard) };
+        let of_shard = self.sessions.iter().filter(|(_, session)| session.key == key);
+        of_shard.map(|(id, session)| (*id, session.clone())).collect()
+    }
+
+    /// Adds the sessions of a shard that this node now owns.
+    pub(crate) fn adopt(&mut self, now: Time, sessions: Vec<(u64, Session)>) {
+        for (id, mut session) in sessions {
+            session.used_at = now;
+            self.opened.insert(session.nonce, id);
+            self.sessions.insert(id, session);
+        }
+    }
+
+    /// Forgets a shard with its sessions.
+    pub(crate) fn end(&mut self, name: NameAlias, shard: u32) -> Option<LocalShard> {
+        let key = Key { name, part: Part::Shard(shard) };
+        self.sessions.retain(|_, session| session.key != key);
+        let sessions = &self.sessions;
+        self.opened.retain(|_, session| sessions.contains_key(session));
+        self.shards.remove(&(name, shard))
+    }
+
+    /// Takes a piece of a shard's state. Returns false if it is not the next one, or was here before.
+    pub(crate) fn take_piece(
+        &mut self,
+        at: (NameAlias, u32),
+        epoch: u64,
+        piece: u32,
+        pieces: u32,
+        bytes: &[u8],
+    ) -> bool {
+        let fresh = || Incoming { epoch, next: 0, pieces, bytes: Vec::new() };
+        let incoming = self.incoming.entry(at).or_insert_with(fresh);
+        if incoming.epoch != epoch || incoming.pieces != pieces {
+            *incoming = fresh();
+        }
+        if piece == incoming.next && piece < pieces {
+            incoming.bytes.extend_from_slice(bytes);
+            incoming.next += 1;
+        }
+        piece < incoming.next
+    }
+}
+
+/// Returns whether `node` owns a shard and keeps it.
+pub(crate) fn is_settled_on(shard: &Shard, node: NodeId) -> bool {
+    shard.owner == Some(node) && shard.target.is_none()
+}
