@@ -28,6 +28,7 @@ use crate::remote::Remote;
 use crate::serving::Serving;
 use crate::status::{self, Failed};
 
+pub use crate::differs::first_difference;
 pub use crate::port::deadline_in;
 
 /// Most bytes of the arguments, and of the result (I1).

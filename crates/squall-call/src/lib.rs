@@ -7,6 +7,8 @@
 pub mod carrier;
 #[cfg(not(loom))]
 mod codec;
+#[cfg(not(loom))]
+mod differs;
 #[doc(hidden)]
 pub mod frames;
 #[doc(hidden)]

@@ -80,7 +80,7 @@ impl Desk for Here {
     }
 }
 
-/// Carries calls to an object of this process, and keeps what it saw.
+/// Carries calls to an object of this process, and keeps a list of them.
 struct ByCall {
     object: Handle<dyn Desk>,
     seen: Mutex<Vec<(u32, Option<Instant>, usize)>>,

@@ -1,7 +1,6 @@
 //! Importing objects of other processes.
 
 mod connection;
-mod differs;
 mod renewable;
 
 pub(crate) use connection::Connection;
@@ -15,6 +14,7 @@ use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use crate::differs;
 use crate::frames::{Differs, FRAME_BYTES_MAX, Frame, FrameError, Hello, Refusal};
 use crate::layout;
 use crate::port::{Imported, Port, Way, deadline_in};

@@ -46,8 +46,8 @@ pub enum Transport {
     Nested,
     /// One of the two processes does not support the call. The method did not run.
     Unsupported,
-    /// The call would block a dispatcher: it was made in one of its tasks, or on the only thread that can serve
-    /// it. The method did not run.
+    /// The call would block a dispatcher: it was made in one of its tasks, or on the only thread that can
+    /// serve it. The method did not run.
     WouldBlock,
 }
 
