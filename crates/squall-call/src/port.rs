@@ -131,6 +131,9 @@ pub fn deadline_in(limit: Duration) -> Option<Instant> {
 /// It holds neither in threads and tasks that `f` starts, nor in shipped closures, nor in calls that the
 /// methods make: these need deadlines of their own. A nested limit can only be shorter.
 ///
+/// It holds for the stubs of `squall::fleet` too. A request that a stub has sent is not taken back, so its
+/// call may begin after it has returned [`Transport::Deadline`](squall_core::Transport::Deadline).
+///
 /// A call that the other process does not begin in time returns
 /// [`Transport::Busy`](squall_core::Transport::Busy), and never runs. One that begins and takes longer
 /// returns [`Transport::Deadline`](squall_core::Transport::Deadline), and goes on there.

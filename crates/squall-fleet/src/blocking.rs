@@ -1,9 +1,10 @@
 //! Threads that must not wait for a stub, since they serve.
 //!
 //! Problem: a stub blocks its thread. In a task of a dispatcher it would hold up all other tasks, and for
-//! ever if its server waits for one of them in turn. On the thread of its own server no other thread can
-//! answer. Idea: a dispatcher marks its thread while it runs tasks, and marks its mailboxes with its thread.
-//! A stub looks at both marks before it sends.
+//! ever if its server waits for one of them in turn. On the thread that serves its mailbox, no other thread
+//! can answer.
+//! Idea: a dispatcher marks its thread while it runs tasks, and marks its mailboxes with its thread. A stub
+//! looks at both marks before it sends.
 //!
 //! - I1. A dispatcher belongs to one thread as long as it lives, and so do its mailboxes. So a mailbox is
 //!   marked once.

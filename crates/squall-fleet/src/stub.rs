@@ -1,8 +1,9 @@
 //! Stubs: an object is served at a mailbox, and called through an object that sends its calls there.
 //!
 //! Problem: a program that calls by messages encodes each call by hand, and looks different from one that
-//! calls an object. Idea: `#[squall::interface(remote)]` writes both ends of an interface, for any way of
-//! bytes. Here a call is a request to a mailbox, and the result its reply.
+//! calls an object.
+//! Idea: `#[squall::interface(remote)]` writes both ends of an interface, for any way of bytes. Here a call
+//! is a request to a mailbox, and the result its reply.
 //!
 //! - I1. A request carries half of the hash of the interface beside the method's number. The server runs no
 //!   method of another version, also if another server took over the mailbox after [`connect`].
