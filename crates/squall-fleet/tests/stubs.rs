@@ -525,3 +525,21 @@ fn methods_on_other_threads_run_at_the_same_time_and_dropped_ones_are_errors() {
     let dropped = connect::<dyn Shop>(&to_drops).unwrap();
     fails(dropped.try_add(1), Transport::PeerGone);
 }
+
+#[test]
+fn a_server_that_ends_tells_the_callers_of_methods_that_still_run() {
+    let ((mailbox, sender), (object, gate)) = (pair(), shop());
+    let handle = object.handle();
+    let server = Server::start(move |dispatcher, _| {
+        dispatcher.serve_object_on(mailbox, Class::External, handle, |work| drop(thread::spawn(work)));
+    });
+    let stub = connect::<dyn Shop>(&sender).unwrap();
+    thread::scope(|threads| {
+        let running = threads.spawn(|| stub.try_wait(4));
+        gate.until_waiting(1);
+        drop(server);
+        fails(running.join().unwrap(), Transport::PeerGone);
+        gate.open();
+    });
+    fails(stub.try_add(1), Transport::Disconnected);
+}
