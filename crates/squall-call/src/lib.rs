@@ -3,14 +3,27 @@
 #![doc = include_str!("../README.md")]
 
 #[cfg(not(loom))]
+#[doc(hidden)]
+pub mod carrier;
+#[cfg(not(loom))]
 mod codec;
+#[cfg(not(loom))]
+mod differs;
 #[doc(hidden)]
 pub mod frames;
 #[doc(hidden)]
 pub mod layout;
 #[cfg(not(loom))]
+mod port;
+#[cfg(not(loom))]
 mod remote;
+#[cfg(not(loom))]
+mod serving;
+#[cfg(not(loom))]
+mod status;
 
+#[cfg(not(loom))]
+pub use port::with_deadline;
 #[cfg(not(loom))]
 pub use remote::Remote;
 
@@ -31,21 +44,16 @@ mod segment;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod server;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-mod serving;
-#[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod sleep;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 #[doc(hidden)]
 pub mod socket;
-#[cfg(all(target_os = "linux", not(miri), not(loom)))]
-mod status;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod watch;
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use client::{
     ImportError, ImportInfo, ImportOptions, RenewableImport, disconnect, import, import_from, imports,
-    with_deadline,
 };
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use frames::{FrameError, Refusal};
@@ -80,17 +88,11 @@ pub fn socket_pair() -> std::io::Result<(std::os::fd::OwnedFd, std::os::fd::Owne
     socket::pair()
 }
 
-#[cfg(all(not(loom), any(not(target_os = "linux"), miri)))]
-mod elsewhere;
-
 /// Not public: the items that the macro's expansion uses.
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub mod __macro {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    pub use crate::client::Port;
     pub use crate::codec::*;
-    #[cfg(any(not(target_os = "linux"), miri))]
-    pub use crate::elsewhere::Port;
+    pub use crate::port::Port;
     pub use crate::remote::{Remote, Unserved, fits};
 }

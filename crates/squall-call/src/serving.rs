@@ -7,11 +7,25 @@ std::thread_local! {
 }
 
 /// Whether this thread serves a call. A call that it makes comes out of a call.
+#[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn is_serving() -> bool {
     SERVES.get()
 }
 
-/// Says whether this thread serves a call.
-pub(crate) fn set(serves: bool) {
-    SERVES.set(serves);
+/// The service of a call by this thread, until it is dropped.
+pub(crate) struct Serving {
+    /// Whether the call came while the thread served another one.
+    before: bool,
+}
+
+impl Serving {
+    pub(crate) fn begin() -> Serving {
+        Serving { before: SERVES.replace(true) }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        SERVES.set(self.before);
+    }
 }

@@ -163,8 +163,18 @@ impl Caller {
     /// If the system has no random bytes.
     #[expect(clippy::new_without_default, reason = "each caller has a mailbox of its own")]
     pub fn new() -> Caller {
-        let replies = Mailbox::new();
+        Caller::with_replies(Mailbox::new())
+    }
+
+    /// Makes a caller that gets its replies in a new mailbox.
+    pub(crate) fn with_replies(replies: Mailbox) -> Caller {
         Caller { keys: Keys::new(&replies), replies, token: 0, request: Vec::new() }
+    }
+
+    /// Returns the alias of the mailbox for the replies.
+    #[cfg(test)]
+    pub(crate) fn alias(&self) -> Alias {
+        self.replies.alias()
     }
 
     /// Calls a method, and blocks until its result is there.
@@ -193,7 +203,7 @@ impl Caller {
         self.call_until(to, method, body, Instant::now().checked_add(limit))
     }
 
-    fn call_until(
+    pub(crate) fn call_until(
         &mut self,
         to: &Sender,
         method: u64,

@@ -13,6 +13,7 @@
 //!
 //! Source: Wentzlaff 2012, §3.3 (FO-16 to FO-19).
 
+use crate::blocking::Step;
 use crate::call::{CallFailed, ENDED, NO_METHOD, STOPPED};
 use crate::envelope::{Address, Envelope};
 use crate::replies::{self, Keys};
@@ -223,6 +224,11 @@ impl Request {
     /// Returns the arguments.
     pub fn body(&self) -> &[u8] {
         &self.body
+    }
+
+    /// Takes the arguments out.
+    pub(crate) fn take_body(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.body)
     }
 
     /// Returns whether the sender waits for a reply.
@@ -513,6 +519,7 @@ impl Dispatcher {
     where
         F: Future<Output = ()> + 'static,
     {
+        mailbox.set_served_here();
         let handler: Handler = Box::new(move |request| Box::pin(handler(request)));
         let place = self.sources.partition_point(|source| source.class >= class);
         self.sources.insert(place, Source { mailbox, class, handler });
@@ -581,6 +588,7 @@ impl Dispatcher {
 
     /// Does one thing: the most urgent one. Returns false if there is no work.
     fn step(&mut self) -> bool {
+        let _step = Step::begin();
         let is_busy = self.step_busy();
         self.was_busy |= is_busy;
         is_busy || self.run_idle()

@@ -7,6 +7,8 @@ mod bell;
 #[cfg_attr(loom, allow(dead_code))]
 mod capability;
 #[cfg_attr(loom, allow(dead_code))]
+mod handover;
+#[cfg_attr(loom, allow(dead_code))]
 mod lane;
 #[cfg_attr(loom, allow(dead_code))]
 mod post;
@@ -16,6 +18,8 @@ mod sites;
 #[cfg_attr(loom, allow(dead_code))]
 mod waiters;
 
+#[cfg(not(loom))]
+mod blocking;
 #[cfg(not(loom))]
 mod call;
 #[cfg(not(loom))]
@@ -39,6 +43,8 @@ mod replies;
 #[cfg(not(loom))]
 mod sender;
 #[cfg(not(loom))]
+mod stub;
+#[cfg(not(loom))]
 mod tasks;
 #[cfg(not(loom))]
 mod transport;
@@ -58,5 +64,7 @@ pub use mailbox::{Capabilities, Mailbox, MailboxBuilder, Message, Wait};
 pub use protocol::{Fate, Name, NameAlias, NameCapability, NameError, NodeId, Refusal};
 #[cfg(not(loom))]
 pub use sender::{Sender, WaitToSend};
+#[cfg(not(loom))]
+pub use stub::{ConnectError, connect};
 #[cfg(not(loom))]
 pub use transport::{Receiver, Transport};

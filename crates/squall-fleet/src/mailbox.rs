@@ -266,6 +266,11 @@ impl Mailbox {
         self.receiver.message().0
     }
 
+    /// Notes that a dispatcher of the calling thread serves the mailbox.
+    pub(crate) fn set_served_here(&self) {
+        self.post().served_on.set_here();
+    }
+
     /// Announces a sleep until `waker` is called. Returns false if there may be a message.
     pub(crate) fn sleep(&mut self, waker: &Waker) -> bool {
         assert!(!fork::forked(), "a wait for a message would never end in the child of a fork");

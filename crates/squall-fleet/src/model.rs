@@ -2,6 +2,7 @@
 
 use crate::bell::Bell;
 use crate::capability::{Alias, Capability};
+use crate::handover;
 use crate::lane::{Cursor, Lane, Look, Refused, Sent};
 use crate::post::{Post, Route};
 use crate::receiver::Receiver;
@@ -10,6 +11,9 @@ use crate::sites;
 use squall_machine::unpark::Unpark;
 use squall_sys::sync::handed::Handed;
 use squall_sys::sync::{Arc, thread};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 type TestLane = Lane<Box<[Handed]>>;
 
@@ -242,6 +246,33 @@ fn removed() {
     assert_eq!(received, usize::from(sender.join().unwrap()));
 }
 
+/// A task waits for work that another thread does.
+fn handed_over() {
+    let (giver, mut taker) = handover::handover();
+    let worker = thread::spawn(move || giver.give(7));
+    let waker = Unpark::waker();
+    let mut context = Context::from_waker(&waker);
+    let result = loop {
+        match Pin::new(&mut taker).poll(&mut context) {
+            Poll::Ready(result) => break result,
+            Poll::Pending => thread::park(),
+        }
+    };
+    assert_eq!(result, Some(7));
+    worker.join().unwrap();
+}
+
+/// The work is dropped without a result.
+fn dropped_work() {
+    let (giver, mut taker) = handover::handover::<u8>();
+    let worker = thread::spawn(move || drop(giver));
+    let waker = Unpark::waker();
+    while Pin::new(&mut taker).poll(&mut Context::from_waker(&waker)).is_pending() {
+        thread::park();
+    }
+    worker.join().unwrap();
+}
+
 #[cfg(loom)]
 squall_sys::models! { "model":
     in_order: SEND, RECEIVE, FREE, CLEAR;
@@ -255,4 +286,6 @@ squall_sys::models! { "model":
     wakes: QUIET;
     wakes_again: ;
     removed: ;
+    handed_over: LEFT;
+    dropped_work: ;
 }

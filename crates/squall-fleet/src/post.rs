@@ -22,6 +22,8 @@ pub(crate) struct Post {
     words: usize,
     #[cfg(not(loom))]
     pub(crate) lane_per: squall_machine::ClusterSize,
+    #[cfg(not(loom))]
+    pub(crate) served_on: crate::blocking::ServedOn,
     table: Mutex<Table>,
 }
 
@@ -107,6 +109,8 @@ impl Post {
             words,
             #[cfg(not(loom))]
             lane_per,
+            #[cfg(not(loom))]
+            served_on: crate::blocking::ServedOn::new(),
             table,
         }
     }

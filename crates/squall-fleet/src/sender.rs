@@ -1,5 +1,6 @@
 //! Senders.
 
+use crate::blocking;
 use crate::lane::{Refused, Sent};
 use crate::post::{NoRoute, Post, Route};
 use crate::registry;
@@ -86,6 +87,11 @@ impl Sender {
     /// Returns the alias of the mailbox.
     pub fn mailbox(&self) -> Alias {
         self.post.alias
+    }
+
+    /// Returns whether a wait for an answer would block the thread or the task that has to give it.
+    pub(crate) fn would_block(&self) -> bool {
+        blocking::runs_tasks() || self.post.served_on.is_here()
     }
 
     /// Sends a message, or says why not. Never blocks.

@@ -28,3 +28,5 @@ pub(crate) const SLEEP: Site = Site(11);
 pub(crate) const WANTED: Site = Site(12);
 /// Not an ordering: the receiver tells the senders that wait for room (`lane/I5`).
 pub(crate) const TELL: Site = Site(13);
+/// Not an ordering: a task leaves its waker under the lock under which it found no result (`handover/I1`).
+pub(crate) const LEFT: Site = Site(24);

@@ -2,7 +2,8 @@
 
 use std::thread::{self, JoinHandle};
 
-use squall::fleet::{Caller, Class, Dispatcher, Mailbox, Sender};
+use squall::Owned;
+use squall::fleet::{Caller, Class, Dispatcher, Mailbox, Sender, connect};
 
 use crate::work::message::{Channel, Receiving, Sending};
 use crate::work::rpc::{Client, Server};
@@ -85,6 +86,62 @@ impl Client for (Caller, Sender) {
     fn call(&mut self, word: u64) -> u64 {
         let (caller, to) = self;
         word_of(caller.call(to, 1, &word.to_le_bytes()).expect("the server runs"))
+    }
+}
+
+/// An interface with one method, of a word each way.
+#[squall::interface(remote)]
+pub(crate) trait Next: Send + Sync {
+    fn next(&self, word: u64) -> u64;
+}
+
+struct Plain;
+
+impl Next for Plain {
+    fn next(&self, word: u64) -> u64 {
+        word + 1
+    }
+}
+
+/// An object that a dispatcher serves, called through a stub.
+pub(crate) struct Stubbed {
+    object: Sender,
+    /// Ends the server at its first request.
+    end: Sender,
+}
+
+impl Server for Stubbed {
+    type Client = Owned<dyn Next>;
+
+    fn start() -> (Stubbed, JoinHandle<()>) {
+        let ((object, mailbox), (end, ends)) = (Words::new(0), Words::new(0));
+        let thread = thread::spawn(move || {
+            let served = squall::shared::<dyn Next, _>(Plain);
+            let mut dispatcher = Dispatcher::new();
+            let context = dispatcher.context();
+            dispatcher.serve_object(mailbox, Class::External, served.handle());
+            dispatcher.serve(ends, Class::FleetCall, move |request| {
+                request.reply(&[]);
+                context.stop();
+                std::future::ready(())
+            });
+            dispatcher.run();
+        });
+        (Stubbed { object, end }, thread)
+    }
+
+    fn client(&self) -> Owned<dyn Next> {
+        connect(&self.object).expect("the server runs")
+    }
+
+    fn stop(&self) {
+        Caller::new().call(&self.end, STOP, &[]).expect("the server runs");
+    }
+}
+
+impl Client for Owned<dyn Next> {
+    fn call(&mut self, word: u64) -> u64 {
+        self.next(word)
     }
 }
 

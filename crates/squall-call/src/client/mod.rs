@@ -1,11 +1,9 @@
 //! Importing objects of other processes.
 
 mod connection;
-mod differs;
-mod port;
 mod renewable;
 
-pub use port::{Port, with_deadline};
+pub(crate) use connection::Connection;
 pub use renewable::RenewableImport;
 
 use squall_core::{Handle, Id, InterfaceOf, Owned, Root};
@@ -16,27 +14,28 @@ use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use crate::differs;
 use crate::frames::{Differs, FRAME_BYTES_MAX, Frame, FrameError, Hello, Refusal};
 use crate::layout;
+use crate::port::{Imported, Port, Way, deadline_in};
 use crate::remote::Remote;
 use crate::segment::Segment;
 use crate::socket;
-use connection::{Connection, Server};
-use port::Imported;
+use connection::Server;
 
 /// Imports the object that a process of the same user, or of root, exports by this name.
 ///
 /// The result is an object like any other. A call of it goes to the other process, waits for the reply, and
 /// is `#[blocking]`. Dropping it ends the connection after the calls that wait; [`disconnect`] ends those,
 /// too. A server that hangs answers no call, so give calls a limit ([`ImportOptions::limit`],
-/// [`with_deadline`]). [`RenewableImport`] imports again when the server has ended.
+/// [`with_deadline`](crate::with_deadline)). [`RenewableImport`] imports again when the server has ended.
 ///
 /// Each user has names of its own: see [`export`](crate::export).
 ///
 /// # Errors
 /// [`ImportError`]: no process exports that name, the interface differs, or the server refuses.
 /// [`ImportError::TimedOut`] if the server does not answer within five seconds, or within
-/// [`ImportOptions::limit`] if it is set, or before the end of [`with_deadline`].
+/// [`ImportOptions::limit`] if it is set, or before the end of [`with_deadline`](crate::with_deadline).
 /// # Cost
 /// A connection: a socket, a mapping with 136 KiB of addresses for each processor (touched when used), and
 /// the thread `squall-calls`, one for all connections of the process.
@@ -116,8 +115,8 @@ impl ImportOptions {
         ImportOptions { limit: None, user: None, process: None }
     }
 
-    /// Sets the time within which the import must end, and then each call. [`with_deadline`] replaces it for
-    /// calls, and can only shorten it for imports.
+    /// Sets the time within which the import must end, and then each call.
+    /// [`with_deadline`](crate::with_deadline) replaces it for calls, and can only shorten it for imports.
     pub fn limit(mut self, limit: Duration) -> ImportOptions {
         self.limit = Some(limit);
         self
@@ -191,7 +190,7 @@ impl ImportOptions {
     fn deadline(&self) -> Instant {
         const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         let limit = self.limit.unwrap_or(IMPORT).min(YEAR);
-        port::deadline_in(limit).expect("a time within a year")
+        deadline_in(limit).expect("a time within a year")
     }
 
     fn connect<I: ?Sized + Remote + InterfaceOf<Port<I>>>(
@@ -255,7 +254,7 @@ impl ImportOptions {
         };
         let segment = Segment::new(memory, regions);
         let connection = Connection::new(segment, welcome.object, socket, server, self.limit)?;
-        let imported = Imported::<I>::new(connection.clone())
+        let imported = Imported::<I>::new(Way::Connection(connection.clone()))
             .try_create(ClusterSize::Cpu)
             .map_err(ImportError::Create)?;
         // It is set once.

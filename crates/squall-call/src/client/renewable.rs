@@ -20,8 +20,8 @@ use std::fmt;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use super::port::{Port, deadline_in, with_deadline};
 use super::{ImportError, ImportOptions};
+use crate::port::{Port, deadline_in, with_deadline};
 use crate::remote::Remote;
 use crate::sleep::Pauses;
 

@@ -39,7 +39,7 @@ use crate::aside::on_thread;
 use crate::codec::{Reader, Writer};
 use crate::layout::{BULK_BYTES, REGION_SLOTS};
 use crate::segment::Slot;
-use crate::serving;
+use crate::serving::Serving;
 use crate::share::Share;
 use crate::sleep::{self, Kernel};
 use crate::slot::{self, Desk, Next, Seen, Service, Sleep, Words};
@@ -583,14 +583,14 @@ fn serve(job: &Job, buffer: &mut [u8], once: bool) -> bool {
         f();
     });
     CALLER.set(Some(job.client.clone()));
-    serving::set(true);
+    let serving = Serving::begin();
     let slot = job.client.segment().slot(job.slot);
     let desk = job.client.desk(job.slot);
     let work = Work { client: &job.client, slot, desk, buffer: RefCell::new(buffer) };
     slot.set_worker_cpu(affinity::current_cpu());
     let stays = slot::serve(slot.words(), desk, &work, once);
     CALLER.set(None);
-    serving::set(false);
+    drop(serving);
     stays
 }
 

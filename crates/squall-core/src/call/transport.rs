@@ -46,6 +46,9 @@ pub enum Transport {
     Nested,
     /// One of the two processes does not support the call. The method did not run.
     Unsupported,
+    /// The call would block a dispatcher: it was made in one of its tasks, or on the only thread that can
+    /// serve it. The method did not run.
+    WouldBlock,
 }
 
 /// The reason why arguments or a result could not be sent to another process.
@@ -74,7 +77,8 @@ impl Transport {
             | Transport::Destroyed
             | Transport::Disconnected
             | Transport::BadArguments(_)
-            | Transport::Unsupported => false,
+            | Transport::Unsupported
+            | Transport::WouldBlock => false,
             Transport::PeerGone
             | Transport::Deadline
             | Transport::BadResult(_)
@@ -114,6 +118,9 @@ impl fmt::Display for Transport {
             }
             Transport::Unsupported => {
                 "one of the two processes does not support the call; run both on Linux, with the same methods"
+            }
+            Transport::WouldBlock => {
+                "the call would block the dispatcher of this thread, and did not begin; make it on another thread"
             }
         })
     }

@@ -77,6 +77,10 @@ fn errors_of_calls_of_other_processes_say_what_happened_and_the_remedy() {
             &Transport::Unsupported,
             "one of the two processes does not support the call; run both on Linux, with the same methods",
         ),
+        (
+            &Transport::WouldBlock,
+            "the call would block the dispatcher of this thread, and did not begin; make it on another thread",
+        ),
     ]);
 }
 

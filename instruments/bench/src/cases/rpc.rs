@@ -1,13 +1,13 @@
 //! `rpc`: a call of a server on another thread, until its result is there.
 //!
 //! A request and a reply carry a word each. `squall` is a blocking `Caller` and a server with a dispatcher:
-//! each request has a method, a token and the address of its reply, and a task handles it. `squall-pair` is a
-//! bare pair of messages through two mailboxes. The rivals are pairs of their channels. No subject tells the
-//! server where to run. The sides of `flume` and `tokio-mpsc` sleep at once, and the others poll for a while
-//! before.
+//! each request has a method, a token and the address of its reply, and a task handles it. `squall-stub` is
+//! an object that such a server serves, called through its stub. `squall-pair` is a bare pair of messages
+//! through two mailboxes. The rivals are pairs of their channels. No subject tells the server where to run.
+//! The sides of `flume` and `tokio-mpsc` sleep at once, and the others poll for a while before.
 
 use crate::case::{Case, PLAIN, Scale, Spec, Variant};
-use crate::ours_message::{Dispatched, Words};
+use crate::ours_message::{Dispatched, Stubbed, Words};
 use crate::rivals::channels::{Crossbeam, Flume, Pair, Std, Tokio};
 use crate::work::rpc::calls;
 
@@ -17,6 +17,7 @@ pub(super) static CASE: Case = Case {
     variants: &[Variant { threads: Some(1), ..PLAIN }],
     subjects: &[
         Spec::ours("squall", calls::<Dispatched>()),
+        Spec::ours("squall-stub", calls::<Stubbed>()),
         Spec::ours("squall-pair", calls::<Pair<Words>>()),
         Spec::rival("crossbeam-channel", calls::<Pair<Crossbeam>>()),
         Spec::rival("flume", calls::<Pair<Flume>>()),

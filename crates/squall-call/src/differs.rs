@@ -7,7 +7,7 @@ const SHOWN: usize = 200;
 
 /// A part of a signature. Control characters of a hostile server are escaped.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part<'a>(Option<&'a str>);
+pub struct Part<'a>(Option<&'a str>);
 
 impl fmt::Display for Part<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,7 +22,7 @@ impl fmt::Display for Part<'_> {
 }
 
 /// Returns the first parts of two signatures that differ: the name of the trait, a method, or the version.
-pub(super) fn first_difference<'a>(one: &'a str, other: &'a str) -> (Part<'a>, Part<'a>) {
+pub fn first_difference<'a>(one: &'a str, other: &'a str) -> (Part<'a>, Part<'a>) {
     let (mut ones, mut others) = (parts(one).into_iter(), parts(other).into_iter());
     loop {
         match (ones.next(), others.next()) {

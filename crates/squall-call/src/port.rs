@@ -7,17 +7,37 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-use super::connection::Connection;
+use crate::carrier::{self, Carrier};
+#[cfg(all(target_os = "linux", not(miri)))]
+use crate::client::Connection;
 use crate::codec::{Malformed, Reader, Writer};
 use crate::remote::Remote;
 use crate::status::Failed;
+
+/// The way of calls to an object elsewhere.
+pub(crate) enum Way {
+    /// Shared memory. A variant of its own, so that its calls are direct and use no further buffer.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    Connection(Arc<Connection>),
+    Carrier(Arc<dyn Carrier>),
+}
+
+impl Clone for Way {
+    fn clone(&self) -> Way {
+        match self {
+            #[cfg(all(target_os = "linux", not(miri)))]
+            Way::Connection(connection) => Way::Connection(connection.clone()),
+            Way::Carrier(carrier) => Way::Carrier(carrier.clone()),
+        }
+    }
+}
 
 /// The representative of an imported object on one processor. The attribute `#[squall::interface(remote)]`
 /// implements the interface for it.
 ///
 /// Users never see a port: they call the imported object's handle.
 pub struct Port<I: ?Sized> {
-    connection: Arc<Connection>,
+    way: Way,
     region: usize,
     id: Id,
     interface: PhantomData<fn(&I)>,
@@ -38,9 +58,13 @@ impl<I: ?Sized + Remote> Port<I> {
         write: impl FnOnce(&mut Writer<'_>) -> Result<(), Malformed>,
         read: impl FnOnce(&mut Reader<'_>) -> Result<R, Malformed>,
     ) -> Result<R, CallError> {
-        self.connection
-            .call(self.region, method, DEADLINE.get(), write, read)
-            .map_err(|failed| error::<I>(self.id, method, failed))
+        let (region, deadline) = (self.region, DEADLINE.get());
+        let result = match &self.way {
+            #[cfg(all(target_os = "linux", not(miri)))]
+            Way::Connection(connection) => connection.call(region, method, deadline, write, read),
+            Way::Carrier(way) => carrier::call(&**way, region, method, deadline, write, read),
+        };
+        result.map_err(|failed| error::<I>(self.id, method, failed))
     }
 }
 
@@ -56,13 +80,13 @@ fn error<I: ?Sized + Remote>(id: Id, method: u32, failed: Failed) -> CallError {
 
 /// The root of an imported object.
 pub(crate) struct Imported<I: ?Sized> {
-    connection: Arc<Connection>,
+    way: Way,
     interface: PhantomData<fn(&I)>,
 }
 
 impl<I: ?Sized> Imported<I> {
-    pub(crate) fn new(connection: Arc<Connection>) -> Imported<I> {
-        Imported { connection, interface: PhantomData }
+    pub(crate) fn new(way: Way) -> Imported<I> {
+        Imported { way, interface: PhantomData }
     }
 }
 
@@ -72,7 +96,7 @@ impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> Root for Imported<I> {
 
     fn make_rep(&self, context: RepContext<Self>) -> Port<I> {
         Port {
-            connection: self.connection.clone(),
+            way: self.way.clone(),
             region: context.cluster().index(),
             id: Handle::id(context.handle()),
             interface: PhantomData,
@@ -82,7 +106,12 @@ impl<I: ?Sized + Remote + InterfaceOf<Port<I>>> Root for Imported<I> {
 
 impl<I: ?Sized> Drop for Imported<I> {
     fn drop(&mut self) {
-        self.connection.end();
+        match &self.way {
+            #[cfg(all(target_os = "linux", not(miri)))]
+            Way::Connection(connection) => connection.end(),
+            // It ends when its last port is dropped.
+            Way::Carrier(_) => {}
+        }
     }
 }
 
@@ -90,9 +119,9 @@ std::thread_local! {
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// The end of `limit`, counted from now, or the deadline of [`with_deadline`] if that is earlier. A limit
-/// that is too long to count has no end.
-pub(super) fn deadline_in(limit: Duration) -> Option<Instant> {
+/// Returns the end of `limit`, counted from now, or the deadline of [`with_deadline`] if that is earlier. A
+/// limit that is too long to count has no end.
+pub fn deadline_in(limit: Duration) -> Option<Instant> {
     Instant::now().checked_add(limit).into_iter().chain(DEADLINE.get()).min()
 }
 
@@ -101,6 +130,9 @@ pub(super) fn deadline_in(limit: Duration) -> Option<Instant> {
 /// It is one limit for all that this thread does in `f`, in place of [`ImportOptions::limit`] for each call.
 /// It holds neither in threads and tasks that `f` starts, nor in shipped closures, nor in calls that the
 /// methods make: these need deadlines of their own. A nested limit can only be shorter.
+///
+/// It holds for the stubs of `squall::fleet` too. A request that a stub has sent is not taken back, so its
+/// call may begin after it has returned [`Transport::Deadline`](squall_core::Transport::Deadline).
 ///
 /// A call that the other process does not begin in time returns
 /// [`Transport::Busy`](squall_core::Transport::Busy), and never runs. One that begins and takes longer

@@ -1,0 +1,438 @@
+//! Stubs: an object is served at a mailbox, and called through an object that sends its calls there.
+//!
+//! Problem: a program that calls by messages encodes each call by hand, and looks different from one that
+//! calls an object.
+//! Idea: `#[squall::interface(remote)]` writes both ends of an interface, for any way of bytes. Here a call
+//! is a request to a mailbox, and the result its reply.
+//!
+//! - I1. A request carries half of the hash of the interface beside the method's number. The server runs no
+//!   method of another version, also if another server took over the mailbox after [`connect`].
+//! - I2. A station (a mailbox for replies) is used by one call at a time. A late reply to a call that was
+//!   given up has an older token, so no later call takes it.
+//! - I3. Calls on different processors use different lists of stations. A list keeps at most [`IDLE_MAX`], so
+//!   memory follows the calls that run at the same time, and not the threads.
+//!
+//! Not promised: after its deadline, a call may still run, if its request was sent.
+//! Cost: a pair of messages, a copy of the arguments and of the result into and out of each, and two
+//! uncontended locks at the caller.
+//! Source: Wentzlaff 2012, §3.3.1 (FO-20, FO-21). Deviations: arguments are encoded by serde, and decorations
+//! are not needed. A stub is an object with a handle, instead of a function with the mailbox as an argument.
+
+use crate::handover::handover;
+use crate::{Alias, CallFailed, Caller, Class, Dispatcher, Mailbox, Request, SendError, Sender};
+use squall_call::__macro::Port;
+use squall_call::Remote;
+use squall_call::carrier::{
+    Carried, Carrier, deadline_in, first_difference, import_over, serve_bytes, unsupported,
+};
+use squall_core::{CreateError, Handle, InterfaceOf, MessageError, Owned, Transport};
+use squall_machine::machine;
+use squall_machine::park::is_past;
+use squall_sys::padded::CachePadded;
+use squall_sys::sync::{Mutex, StdArc, lock};
+use std::cell::RefCell;
+use std::fmt;
+use std::future::ready;
+use std::time::Duration;
+
+/// The method that tells the interface: its lower half. No interface has as many methods.
+const DESCRIBE: u32 = u32::MAX;
+/// The bytes of a reply before the result: the status.
+const STATUS: usize = 4;
+/// The most idle stations of a processor.
+const IDLE_MAX: usize = 16;
+/// The time in which [`connect`] must end.
+const CONNECT: Duration = Duration::from_secs(5);
+/// The lanes for the description of an interface, of up to 24 KiB.
+const DESCRIPTION_LANE: usize = 32 << 10;
+
+/// Returns the number that a request carries for a method (I1).
+const fn method_of(schema: u64, number: u32) -> u64 {
+    schema >> 32 << 32 | number as u64
+}
+
+impl Dispatcher {
+    /// Serves an object at a mailbox. Other threads call it through [`connect`].
+    ///
+    /// Its methods run on the dispatcher's thread, one at a time, and its other tasks wait meanwhile. So they
+    /// should be short, and should not block. A method cannot call a stub: see [`connect`]. For methods that
+    /// block, or call other servers, use [`serve_object_on`](Dispatcher::serve_object_on).
+    ///
+    /// If the object was destroyed, its callers get an error. The object stays alive only as long as its
+    /// owner lives.
+    ///
+    /// # Example
+    /// See [`connect`].
+    pub fn serve_object<I: ?Sized + Remote>(&mut self, mailbox: Mailbox, class: Class, object: Handle<I>) {
+        let reply = RefCell::new(Vec::new());
+        self.serve(mailbox, class, move |request| {
+            answer(object, request, &reply);
+            ready(())
+        });
+    }
+
+    /// Serves an object at a mailbox, and runs its methods on other threads. Each request gives `executor`
+    /// one closure, which any thread may run once.
+    ///
+    /// So methods may block, and may call any stub: also one of their caller, to any depth for which the
+    /// executor has threads. Requests wait in the mailbox while as many methods run as the dispatcher's
+    /// [limit](Dispatcher::limit_requests). If a closure is dropped, its request gets no reply, and the
+    /// caller an error.
+    ///
+    /// # Cost
+    /// Two wake-ups more than [`serve_object`](Dispatcher::serve_object), and two copies of arguments and
+    /// result. Source: Wentzlaff 2012, §3.3.1 (FO-21): with threads on both sides, calls from A to B to A do
+    /// not deadlock.
+    ///
+    /// # Example
+    /// ```
+    /// use squall::fleet::{Class, Dispatcher, Mailbox, connect};
+    ///
+    /// #[squall::interface(remote)]
+    /// trait Sleeper: Send + Sync {
+    ///     fn sleep(&self, ms: u64) -> u64;
+    /// }
+    ///
+    /// struct Thread;
+    ///
+    /// impl Sleeper for Thread {
+    ///     fn sleep(&self, ms: u64) -> u64 {
+    ///         std::thread::sleep(std::time::Duration::from_millis(ms));
+    ///         ms
+    ///     }
+    /// }
+    ///
+    /// let sleeper = squall::shared::<dyn Sleeper, _>(Thread);
+    /// let object = sleeper.handle();
+    /// let mailbox = Mailbox::new();
+    /// let sender = mailbox.sender(mailbox.add_capability()?)?;
+    /// std::thread::spawn(move || {
+    ///     let mut dispatcher = Dispatcher::new();
+    ///     // A program with a pool of threads gives the work to it.
+    ///     let executor = |work| drop(std::thread::spawn(work));
+    ///     dispatcher.serve_object_on(mailbox, Class::External, object, executor);
+    ///     dispatcher.run();
+    /// });
+    /// assert_eq!(connect::<dyn Sleeper>(&sender)?.sleep(1), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn serve_object_on<I: ?Sized + Remote>(
+        &mut self,
+        mailbox: Mailbox,
+        class: Class,
+        object: Handle<I>,
+        executor: impl Fn(Box<dyn FnOnce() + Send>) + 'static,
+    ) {
+        self.serve(mailbox, class, move |mut request| {
+            let (method, body) = (request.method(), request.take_body());
+            let (giver, result) = handover();
+            executor(Box::new(move || {
+                let mut reply = Vec::new();
+                write_answer(object, method, &body, &mut reply);
+                giver.give(reply);
+            }));
+            async move {
+                if let Some(reply) = result.await {
+                    request.reply(&reply);
+                }
+            }
+        });
+    }
+}
+
+/// Runs the method of a request, and replies. Keeps the buffer of the reply.
+fn answer<I: ?Sized + Remote>(object: Handle<I>, request: Request, buffer: &RefCell<Vec<u8>>) {
+    let mut reply = buffer.take();
+    reply.clear();
+    write_answer(object, request.method(), request.body(), &mut reply);
+    request.reply(&reply);
+    buffer.replace(reply);
+}
+
+/// Runs a method, and writes its reply to an empty buffer.
+fn write_answer<I: ?Sized + Remote>(object: Handle<I>, method: u64, body: &[u8], reply: &mut Vec<u8>) {
+    let number = method as u32;
+    if number == DESCRIBE {
+        reply.extend_from_slice(&I::SCHEMA.to_le_bytes());
+        if body != I::SCHEMA.to_le_bytes() {
+            reply.extend_from_slice(I::SIGNATURE.as_bytes());
+        }
+        return;
+    }
+    reply.extend_from_slice(&[0; STATUS]);
+    let status = match method == method_of(I::SCHEMA, number) {
+        true => serve_bytes(object, number, body, reply),
+        false => unsupported(),
+    };
+    reply[..STATUS].copy_from_slice(&status.to_le_bytes());
+}
+
+/// Makes an object that calls the object at a mailbox, which a dispatcher
+/// [serves](Dispatcher::serve_object).
+///
+/// The result is an object like any other. A call sends a request, and blocks the thread until the reply is
+/// there. Any number of threads call at the same time. `try_` methods return the
+/// [`Transport`](squall_core::Transport) error if the server is gone, does not know the capability, or its
+/// method panics. [`squall::call::with_deadline`](squall_call::with_deadline) limits the time of calls.
+///
+/// A call in a task of a dispatcher does not begin, and returns
+/// [`Transport::WouldBlock`](squall_core::Transport::WouldBlock): it would hold up the other tasks. So does a
+/// call on the thread that serves the object. A task gives the call to another thread and awaits it, for
+/// example by `squall::policy::invoke::asynchronous`, or calls by
+/// [`Context::call`](crate::Context::call).
+///
+/// `to` needs a capability for many messages.
+///
+/// # Errors
+/// [`ConnectError`]: the server does not answer within five seconds, or before the end of `with_deadline`, or
+/// serves another interface.
+/// # Panics
+/// In the child of a fork.
+/// # Cost
+/// A request now. For each call that runs at the same time, a mailbox for its reply, which is kept for the
+/// next one: up to 16 for each processor.
+/// Source: Wentzlaff 2012, §3.3.1 (FO-20, FO-21).
+///
+/// # Example
+/// ```
+/// use squall::fleet::{Class, Dispatcher, Mailbox, connect};
+/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+///
+/// // Feature `call` has the remote interfaces.
+/// #[squall::interface(remote)]
+/// trait Tickets: Send + Sync {
+///     fn take(&self, name: &str) -> String;
+/// }
+///
+/// struct Numbered(AtomicU64);
+///
+/// impl Tickets for Numbered {
+///     fn take(&self, name: &str) -> String {
+///         format!("{name}: {}", self.0.fetch_add(1, Relaxed))
+///     }
+/// }
+///
+/// let tickets = squall::shared::<dyn Tickets, _>(Numbered(AtomicU64::new(7)));
+/// let object = tickets.handle();
+/// let mailbox = Mailbox::new();
+/// let sender = mailbox.sender(mailbox.add_capability()?)?;
+/// std::thread::spawn(move || {
+///     let mut dispatcher = Dispatcher::new();
+///     dispatcher.serve_object(mailbox, Class::External, object);
+///     dispatcher.run();
+/// });
+/// // A client, with a handle like that of any object.
+/// let stub = connect::<dyn Tickets>(&sender)?;
+/// assert_eq!(stub.take("Ada"), "Ada: 7");
+/// assert_eq!(stub.try_take("Grace")?, "Grace: 8");
+///
+/// // A task awaits its call, and other tasks run meanwhile.
+/// use squall::policy::invoke::asynchronous;
+///
+/// let dispatcher = Dispatcher::new();
+/// let (context, handle) = (dispatcher.context(), stub.handle());
+/// dispatcher.context().spawn(async move {
+///     let ticket = asynchronous(handle, |tickets| tickets.take("Alan")).await;
+///     assert_eq!(ticket.unwrap(), "Alan: 9");
+///     context.stop();
+/// });
+/// dispatcher.run();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn connect<I: ?Sized + Remote + InterfaceOf<Port<I>>>(to: &Sender) -> Result<Owned<I>, ConnectError> {
+    check_interface::<I>(to)?;
+    let clusters = (0..machine().vp_limit().max(1)).map(|_| CachePadded::default()).collect();
+    let line = StdArc::new(Line { to: to.clone(), schema: I::SCHEMA, clusters });
+    import_over(line).map_err(ConnectError::Create)
+}
+
+/// Asks the server for its interface, once before the first call.
+fn check_interface<I: ?Sized + Remote>(to: &Sender) -> Result<(), ConnectError> {
+    let mailbox = to.mailbox();
+    if to.would_block() {
+        return Err(ConnectError::WouldBlock { mailbox });
+    }
+    let replies = Mailbox::builder().lane_bytes(DESCRIPTION_LANE).build();
+    let mut caller = Caller::with_replies(replies);
+    let (method, schema) = (method_of(I::SCHEMA, DESCRIBE), I::SCHEMA.to_le_bytes());
+    let described = match caller.call_until(to, method, &schema, deadline_in(CONNECT)) {
+        Err(CallFailed::NoMethod { .. }) => return Err(ConnectError::NoObject { mailbox }),
+        described => described.map_err(ConnectError::Failed)?,
+    };
+    let Some((found, signature)) = described.split_first_chunk() else {
+        return Err(ConnectError::NoObject { mailbox });
+    };
+    match *found == schema {
+        true => Ok(()),
+        false => {
+            let found = String::from_utf8_lossy(signature).into_owned();
+            Err(ConnectError::OtherInterface { mailbox, expected: I::SIGNATURE, found })
+        }
+    }
+}
+
+/// The way of a stub's calls.
+struct Line {
+    to: Sender,
+    schema: u64,
+    /// Idle stations, by the processor of the stub's representative (I3).
+    clusters: Box<[CachePadded<Mutex<Vec<Station>>>]>,
+}
+
+/// The ends of one call at a time (I2).
+struct Station {
+    caller: Caller,
+    to: Sender,
+}
+
+impl Line {
+    fn idle(&self, region: usize) -> &Mutex<Vec<Station>> {
+        &self.clusters[region % self.clusters.len()]
+    }
+
+    fn take(&self, region: usize) -> Station {
+        let idle = lock(self.idle(region), IDLE).pop();
+        idle.unwrap_or_else(|| Station { caller: Caller::new(), to: self.to.clone() })
+    }
+
+    fn give_back(&self, region: usize, station: Station) {
+        let mut idle = lock(self.idle(region), IDLE);
+        let surplus = if idle.len() < IDLE_MAX {
+            idle.push(station);
+            None
+        } else {
+            Some(station)
+        };
+        drop(idle);
+        drop(surplus);
+    }
+}
+
+const IDLE: &str = "the idle stations of a stub";
+
+impl Carrier for Line {
+    fn carry(&self, call: Carried<'_>, output: &mut Vec<u8>) -> Result<u32, Transport> {
+        if self.to.would_block() {
+            return Err(Transport::WouldBlock);
+        }
+        if is_past(call.deadline) {
+            return Err(Transport::Busy);
+        }
+        let mut station = self.take(call.region);
+        let method = method_of(self.schema, call.method);
+        let reply = station.caller.call_until(&station.to, method, call.input, call.deadline);
+        let status = reply.map_err(transport).and_then(|reply| {
+            let (status, result) = reply.split_first_chunk().ok_or(Transport::BadResult(BROKEN))?;
+            output.extend_from_slice(result);
+            Ok(u32::from_le_bytes(*status))
+        });
+        self.give_back(call.region, station);
+        status
+    }
+}
+
+/// A reply that no server of an object gives.
+const BROKEN: MessageError = MessageError::Undecodable;
+
+/// The error of a stub's call for that of its messages.
+fn transport(failed: CallFailed) -> Transport {
+    match failed {
+        CallFailed::NotSent(SendError::Permissions { .. }) => Transport::Denied,
+        CallFailed::NotSent(SendError::Retry { .. }) => Transport::Busy,
+        CallFailed::NotSent(SendError::NoSpace { .. }) => Transport::BadArguments(MessageError::TooLarge),
+        CallFailed::NotSent(SendError::InvalidAlias { .. }) | CallFailed::Stopped { .. } => {
+            Transport::Disconnected
+        }
+        CallFailed::NoMethod { .. } => Transport::Unsupported,
+        CallFailed::NoReply { .. } | CallFailed::Ended { .. } => Transport::PeerGone,
+        CallFailed::ResultTooLarge { .. } => Transport::BadResult(MessageError::TooLarge),
+        CallFailed::TimedOut { .. } => Transport::Deadline,
+    }
+}
+
+/// The reason why [`connect`] made no object.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The server did not say which interface it serves.
+    Failed(CallFailed),
+    /// The server serves another interface, or another version of it.
+    OtherInterface {
+        /// The server's mailbox.
+        mailbox: Alias,
+        /// The signatures that this program expects.
+        expected: &'static str,
+        /// The signatures of the server. A hostile one may send any text.
+        found: String,
+    },
+    /// The server of this mailbox serves no object there.
+    NoObject {
+        /// The server's mailbox.
+        mailbox: Alias,
+    },
+    /// The thread serves the mailbox itself, or runs a task of a dispatcher, which must not block.
+    WouldBlock {
+        /// The server's mailbox.
+        mailbox: Alias,
+    },
+    /// The object could not be made in this process.
+    Create(CreateError),
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConnectError::Failed(failed) => write!(f, "the server did not tell its interface: {failed}"),
+            ConnectError::OtherInterface { mailbox, expected, found } => {
+                let (expected, found) = first_difference(expected, found);
+                write!(
+                    f,
+                    "the interface at mailbox {mailbox} has {found} and this program's has {expected}; build both \
+                     programs from the same definition of the trait"
+                )
+            }
+            ConnectError::NoObject { mailbox } => write!(
+                f,
+                "mailbox {mailbox} serves no object; serve one there with `Dispatcher::serve_object`"
+            ),
+            ConnectError::WouldBlock { mailbox } => write!(
+                f,
+                "to connect to mailbox {mailbox} would block a dispatcher; connect on a thread that runs none of \
+                 its tasks and does not serve the mailbox"
+            ),
+            ConnectError::Create(error) => write!(f, "the stub could not be made: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_stations_are_used_again_and_have_a_limit() {
+        let mailbox = Mailbox::new();
+        let to = mailbox.sender(mailbox.add_capability().unwrap()).unwrap();
+        let line = Line { to, schema: 0, clusters: (0..2).map(|_| CachePadded::default()).collect() };
+        let alias = |station: &Station| station.caller.alias();
+        let first = line.take(0);
+        let used = alias(&first);
+        line.give_back(0, first);
+        let other = line.take(1);
+        assert_ne!(alias(&other), used, "each processor has its own");
+        let again = line.take(0);
+        assert_eq!(alias(&again), used);
+        let taken: Vec<_> = (0..IDLE_MAX + 4).map(|_| line.take(2)).collect();
+        taken.into_iter().for_each(|station| line.give_back(2, station));
+        assert_eq!(lock(line.idle(0), IDLE).len(), IDLE_MAX);
+    }
+
+    #[test]
+    fn methods_of_different_versions_have_different_numbers() {
+        let (one, two) = (0x1111_2222_3333_4444, 0x1111_2223_3333_4444);
+        assert_eq!(method_of(one, 7), 0x1111_2222_0000_0007);
+        assert_ne!(method_of(one, 7), method_of(two, 7));
+    }
+}
