@@ -14,12 +14,20 @@ mod post;
 mod receiver;
 mod sites;
 #[cfg_attr(loom, allow(dead_code))]
+mod stats;
+#[cfg_attr(loom, allow(dead_code))]
+mod tasks;
+#[cfg_attr(loom, allow(dead_code))]
 mod waiters;
 
 #[cfg(not(loom))]
 mod call;
 #[cfg(not(loom))]
 mod condition;
+#[cfg(not(loom))]
+mod context;
+#[cfg(not(loom))]
+mod control;
 #[cfg(not(loom))]
 mod dispatcher;
 #[cfg(not(loom))]
@@ -28,6 +36,8 @@ mod envelope;
 mod error;
 #[cfg(not(loom))]
 mod mailbox;
+#[cfg(not(loom))]
+mod methods;
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
 #[cfg(not(loom))]
@@ -35,11 +45,15 @@ mod registry;
 #[cfg(not(loom))]
 mod replies;
 #[cfg(not(loom))]
+mod request;
+#[cfg(not(loom))]
 mod sender;
 #[cfg(not(loom))]
-mod tasks;
+mod timers;
 #[cfg(not(loom))]
 mod transport;
+#[cfg(not(loom))]
+mod watch;
 
 #[cfg(not(loom))]
 pub use call::{CallFailed, Caller};
@@ -47,12 +61,24 @@ pub use capability::{Alias, Capability};
 #[cfg(not(loom))]
 pub use condition::Condition;
 #[cfg(not(loom))]
-pub use dispatcher::{Class, Context, Dispatcher, DispatcherStats, Request};
+pub use context::{Context, Sleep};
+#[cfg(not(loom))]
+pub use control::Control;
+#[cfg(not(loom))]
+pub use dispatcher::Dispatcher;
 #[cfg(not(loom))]
 pub use error::{CapabilityError, SendError};
 #[cfg(not(loom))]
 pub use mailbox::{Capabilities, Mailbox, MailboxBuilder, Message, Wait};
 #[cfg(not(loom))]
+pub use methods::Methods;
+#[cfg(not(loom))]
+pub use request::{Class, Request};
+#[cfg(not(loom))]
 pub use sender::{Sender, WaitToSend};
 #[cfg(not(loom))]
+pub use stats::DispatcherStats;
+#[cfg(not(loom))]
 pub use transport::{Receiver, Transport};
+#[cfg(not(loom))]
+pub use watch::{LongSteps, Running};

@@ -28,3 +28,11 @@ pub(crate) const SLEEP: Site = Site(11);
 pub(crate) const WANTED: Site = Site(12);
 /// Not an ordering: the receiver tells the senders that wait for room (`lane/I5`).
 pub(crate) const TELL: Site = Site(13);
+/// Release of a wake-up of a task. Partner: the Acquire before the task's step (`tasks/I1`).
+pub(crate) const TASK_WOKEN: Site = Site(14);
+/// Not an ordering: a task is taken out of the queue before its step, not after it (`tasks/I1`).
+pub(crate) const TASK_RUNS: Site = Site(15);
+/// Not an ordering: a dispatcher sleeps only while no task can run (`tasks/I2`).
+pub(crate) const TASKS_EMPTY: Site = Site(16);
+/// Not an ordering: a dispatcher looks at the wish before it sleeps (`tasks/I4`).
+pub(crate) const WISH: Site = Site(17);
