@@ -3,7 +3,10 @@
 //! - I1. A waiter leaves its waker and makes its wait known (`announce`) under one lock. The thread that
 //!   finds the announcement takes the lock before it wakes, so it finds the waker.
 //! - I2. No waker is cloned, run or dropped under the lock: wakers are the program's code.
+//! - I3. All waiters are woken at once. A waiter may be cancelled at any time, also after it was woken, and
+//!   then owes the others nothing.
 
+use crate::sites;
 use squall_sys::panics::end_panic;
 use squall_sys::sync::{Mutex, MutexGuard, lock};
 use std::collections::BTreeMap;
@@ -56,7 +59,14 @@ impl Waiters {
 
     /// Wakes all, in the order in which they came.
     pub(crate) fn wake_all(&self) {
-        let wakers = std::mem::take(&mut self.lock().wakers);
+        let mut queue = self.lock();
+        let mut wakers = std::mem::take(&mut queue.wakers);
+        if sites::WAKE_ALL.is_weak()
+            && let Some((&first, _)) = wakers.first_key_value()
+        {
+            queue.wakers = wakers.split_off(&(first + 1));
+        }
+        drop(queue);
         wakers.into_values().for_each(wake);
     }
 }
