@@ -19,6 +19,7 @@ use crate::call::STOPPED;
 use crate::context::{Context, Core};
 use crate::envelope::Envelope;
 use crate::methods::{Handlers, Methods};
+use crate::patience::Patience;
 use crate::request::{Class, Request, send_once};
 use crate::stats::DispatcherStats;
 use crate::tasks::{IdleWaker, New, Tasks, Wish, Work};
@@ -27,7 +28,7 @@ use crate::{Mailbox, replies};
 use squall_machine::park::time_left;
 use squall_machine::unpark::{Unpark, park_for};
 use squall_sys::panics::end_panic;
-use squall_sys::sync::{StdArc, hint, thread};
+use squall_sys::sync::{StdArc, thread};
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,6 +39,8 @@ use std::time::{Duration, Instant};
 
 /// Steps of a dispatcher's future before it lets other tasks of the runtime run.
 const STEPS: usize = 64;
+/// Attempts to sleep before a dispatcher yields its processor to a sender that is not through.
+const ATTEMPTS: u32 = 64;
 /// The most tasks that run before the dispatcher looks for a request, and the most replies before it runs a
 /// task.
 const TURNS: u32 = 32;
@@ -250,19 +253,28 @@ impl Dispatcher {
     /// # Panics
     /// In the child of a fork, if it would sleep.
     pub fn run(mut self) {
-        let waker = Unpark::waker();
-        let mut vain = 0;
+        let (waker, mut patience) = (Unpark::waker(), Patience::new());
+        let (mut waits, mut attempts) = (false, 0);
         while !self.is_over() {
             if self.step() {
-                vain = 0;
-            } else if vain < 64 {
-                vain += 1;
-                hint::spin_loop();
-            } else if self.sleep(&waker) {
+                patience.end();
+                (waits, attempts) = (false, 0);
+                continue;
+            }
+            if !std::mem::replace(&mut waits, true) {
+                patience.begin();
+            }
+            if patience.looks_again() {
+                continue;
+            }
+            if self.sleep(&waker) {
                 time_left(self.core.timers.first()).map_or_else(thread::park, park_for);
                 self.awake();
-                vain = 0;
-            } else {
+                continue;
+            }
+            attempts += 1;
+            if attempts > ATTEMPTS {
+                // A sender was stopped between its claim and its message.
                 thread::yield_now();
             }
         }

@@ -41,6 +41,8 @@ mod methods;
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
 #[cfg(not(loom))]
+mod patience;
+#[cfg(not(loom))]
 mod registry;
 #[cfg(not(loom))]
 mod replies;

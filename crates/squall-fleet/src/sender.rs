@@ -1,9 +1,9 @@
 //! Senders.
 
 use crate::lane::{Refused, Sent};
+use crate::patience::LOOKS;
 use crate::post::{NoRoute, Post, Route};
 use crate::registry;
-use crate::waiters::{SPINS, YIELDS};
 use crate::{Alias, Capability, SendError};
 use squall_machine::park::time_left;
 use squall_machine::unpark::{Unpark, park_for};
@@ -220,7 +220,7 @@ impl WaitToSend<'_> {
                 other => return other,
             };
             attempts += 1;
-            if attempts <= SPINS {
+            if attempts <= LOOKS {
                 hint::spin_loop();
                 continue;
             }
@@ -228,9 +228,7 @@ impl WaitToSend<'_> {
             if left == Some(Duration::ZERO) {
                 return Err(full);
             }
-            if attempts <= SPINS + YIELDS {
-                thread::yield_now();
-            } else if self.sleep(waker.get_or_insert_with(Unpark::waker)) {
+            if self.sleep(waker.get_or_insert_with(Unpark::waker)) {
                 left.map_or_else(thread::park, park_for);
             }
         }
