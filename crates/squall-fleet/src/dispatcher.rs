@@ -325,6 +325,8 @@ impl Dispatcher {
         let mut alarm: Option<(Instant, Pin<Box<S>>)> = None;
         std::future::poll_fn(move |cx| {
             self.awake();
+            // Other tasks of the runtime ran since the last step.
+            self.steps.pause();
             for _ in 0..STEPS {
                 if self.is_over() {
                     return Poll::Ready(());
@@ -424,6 +426,7 @@ impl Dispatcher {
         // Only the body of a reply is copied.
         let message = message.to_vec();
         drop(mailbox);
+        self.steps.received(message.len());
         match replies::read(&message) {
             Some((token, result)) => self.core.end_call(token, label, result),
             None => self.core.note_malformed(),
@@ -467,6 +470,7 @@ impl Dispatcher {
                 return true;
             }
             let (core, label, body) = (Rc::downgrade(&self.core), message.label(), body.to_vec());
+            self.steps.received(body.len());
             let counts = self.core.counts.clone();
             counts.requests[class as usize].set(counts.requests[class as usize].get() + 1);
             let request = Request { core, method, token, reply_to, label, body, class, counts };

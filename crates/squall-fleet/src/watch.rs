@@ -15,6 +15,7 @@
 use crate::stats::{Counts, count};
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use squall_sys::sync::{Mutex, MutexGuard, StdArc, lock};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -65,32 +66,43 @@ pub(crate) struct Watch {
     made: Instant,
     /// The label and 1 above the time of the begin (I1).
     running: AtomicU64,
+    table: Mutex<Table>,
+}
+
+struct Table {
     /// By label.
-    table: Mutex<Vec<LongSteps>>,
+    entries: Vec<LongSteps>,
+    labels: HashMap<String, Label>,
+}
+
+impl Table {
+    fn add(&mut self, name: &str) -> Label {
+        let label = self.entries.len() as Label;
+        self.entries.push(LongSteps { name: name.to_owned(), count: 0, longest: Duration::ZERO });
+        self.labels.insert(name.to_owned(), label);
+        label
+    }
 }
 
 impl Watch {
     pub(crate) fn new() -> Watch {
-        let table = FIRST.iter().map(|name| entry(name)).collect();
+        let mut table = Table { entries: Vec::new(), labels: HashMap::new() };
+        FIRST.iter().for_each(|name| _ = table.add(name));
         Watch { made: Instant::now(), running: AtomicU64::new(0), table: Mutex::new(table) }
     }
 
-    fn table(&self) -> MutexGuard<'_, Vec<LongSteps>> {
+    fn table(&self) -> MutexGuard<'_, Table> {
         lock(&self.table, "the names of a dispatcher's tasks")
     }
 
     /// Returns the label of a name, and adds the name if it is new.
     pub(crate) fn label(&self, name: &str) -> Label {
         let mut table = self.table();
-        let found = table.iter().position(|entry| entry.name == name);
-        let place = found.unwrap_or_else(|| {
-            if table.len() >= LABELS_MAX {
-                return FURTHER.into();
-            }
-            table.push(entry(name));
-            table.len() - 1
-        });
-        place as Label
+        match table.labels.get(name) {
+            Some(label) => *label,
+            None if table.entries.len() < LABELS_MAX => table.add(name),
+            None => FURTHER,
+        }
     }
 
     fn begin(&self, label: Label, at: Instant) {
@@ -107,7 +119,7 @@ impl Watch {
 
     #[cold]
     fn note(&self, label: Label, time: Duration) {
-        if let Some(entry) = self.table().get_mut(usize::from(label)) {
+        if let Some(entry) = self.table().entries.get_mut(usize::from(label)) {
             entry.count += 1;
             entry.longest = entry.longest.max(time);
         }
@@ -120,17 +132,13 @@ impl Watch {
         let label = (word >> TIME_BITS).checked_sub(1)?;
         let begun = Duration::from_micros(word & ((1 << TIME_BITS) - 1));
         let time = self.made.elapsed().saturating_sub(begun);
-        self.table().get(label as usize).map(|entry| Running { name: entry.name.clone(), time })
+        self.table().entries.get(label as usize).map(|entry| Running { name: entry.name.clone(), time })
     }
 
     /// Returns the names with long steps.
     pub(crate) fn long_steps(&self) -> Vec<LongSteps> {
-        self.table().iter().filter(|entry| entry.count > 0).cloned().collect()
+        self.table().entries.iter().filter(|entry| entry.count > 0).cloned().collect()
     }
-}
-
-fn entry(name: &str) -> LongSteps {
-    LongSteps { name: name.to_owned(), count: 0, longest: Duration::ZERO }
 }
 
 /// The dispatcher's side of the watchdog: runs steps, and measures them.
@@ -155,6 +163,14 @@ impl Steps {
     /// Says that the dispatcher pauses: the next step reads the clock.
     pub(crate) fn pause(&mut self) {
         self.time = None;
+    }
+
+    /// Says that a message of this size was copied. The copy of a large one is no part of the next step.
+    pub(crate) fn received(&mut self, bytes: usize) {
+        const LARGE: usize = 64 << 10;
+        if bytes >= LARGE {
+            self.pause();
+        }
     }
 
     /// Runs a step of a task, which does not panic.
@@ -185,7 +201,7 @@ mod tests {
         assert_eq!(watch.label("orders"), orders);
         assert_eq!(watch.label(FIRST[0]), IDLE);
         let labels: Vec<Label> = (0..2 * LABELS_MAX).map(|n| watch.label(&n.to_string())).collect();
-        assert_eq!(watch.table().len(), LABELS_MAX);
+        assert_eq!(watch.table().entries.len(), LABELS_MAX);
         assert_eq!(labels.last(), Some(&FURTHER));
         assert_eq!(watch.label("orders"), orders);
     }
@@ -209,6 +225,23 @@ mod tests {
         let [long] = &watch.long_steps()[..] else { panic!("one name has long steps") };
         assert_eq!((&*long.name, long.count, counts.long_steps.get()), ("orders", 2, 2));
         assert!(!long.longest.is_zero());
+    }
+
+    #[test]
+    fn the_clock_is_read_after_each_step_and_after_each_pause() {
+        let mut steps = Steps::new(StdArc::new(Watch::new()), Rc::default());
+        let go_on = |at: Instant| while Instant::now() == at {};
+        let begin = steps.now();
+        go_on(begin);
+        assert_eq!(steps.now(), begin);
+        steps.run(LATE, || ());
+        let end = steps.now();
+        assert!(end > begin);
+        go_on(end);
+        steps.received(100);
+        assert_eq!(steps.now(), end);
+        steps.received(1 << 20);
+        assert!(steps.now() > end);
     }
 
     #[test]
