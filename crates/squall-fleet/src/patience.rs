@@ -17,7 +17,7 @@
 use squall_sys::sync::hint;
 
 /// Looks of a wait before it sleeps.
-pub(crate) const LOOKS: u32 = 40;
+const LOOKS: u32 = 40;
 /// Waits in vain, one after the other, until a thread sleeps at once.
 const CREDIT: u8 = 8;
 /// Waits without credit until one looks again.

@@ -1,7 +1,6 @@
 //! Senders.
 
 use crate::lane::{Refused, Sent};
-use crate::patience::LOOKS;
 use crate::post::{NoRoute, Post, Route};
 use crate::registry;
 use crate::{Alias, Capability, SendError};
@@ -178,6 +177,10 @@ fn in_child() -> ! {
     panic!("a message was sent in the child of a fork, where nobody receives it; such a child may only exec")
 }
 
+/// Attempts of a wait for room before it sleeps. A receiver gives back a quarter of a lane at once, so room
+/// comes later than a reply.
+const ATTEMPTS: u32 = 200;
+
 /// A message that waits for room: see [`Sender::wait_to_send`]. Dropping it cancels it: the message is not
 /// sent.
 #[must_use = "a wait does nothing until it is awaited or blocks"]
@@ -220,7 +223,7 @@ impl WaitToSend<'_> {
                 other => return other,
             };
             attempts += 1;
-            if attempts <= LOOKS {
+            if attempts <= ATTEMPTS {
                 hint::spin_loop();
                 continue;
             }
