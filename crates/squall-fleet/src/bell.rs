@@ -10,6 +10,7 @@
 //!   they are set already: the thread that has set the first one may be stopped before it sets the second.
 //! - I2. The receiver sets `SLEEPING` in the first word only if all other bits are 0, in one step, after it
 //!   has left its waker. A ring that finds it wakes the receiver.
+//! - I3. A sleep that is cancelled clears `SLEEPING` alone. The rings stay for the next look.
 //!
 //! Progress: a ring is wait-free, but for the wake-up of a receiver.
 //! Cost: a ring changes two words that other senders change. Only the first message in a quiet lane rings.
@@ -113,7 +114,9 @@ impl Bell {
 
     /// Ends a sleep that no ring ended.
     pub(crate) fn awake(&self) {
-        self.first.fetch_and(!SLEEPING, Ordering::Relaxed);
+        let kept = if sites::KEEP_RINGS.is_weak() { 0 } else { !SLEEPING };
+        // Relaxed: the rings stay, and their look is ordered in `answer` (I3).
+        self.first.fetch_and(kept, Ordering::Relaxed);
         let waker = self.sleeper().take();
         drop(waker);
     }

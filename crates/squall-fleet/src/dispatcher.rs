@@ -6,424 +6,50 @@
 //! - I3. A task runs until it waits. So it may change the state of the server without a lock, as long as it
 //!   does not wait in between.
 //! - I4. The dispatcher sleeps only after each of its mailboxes, and the queue of tasks, was found empty and
-//!   has its waker. Mailboxes of requests are left out while the limit is reached.
-//!
+//!   has its waker. Mailboxes of requests are left out while the limit is reached. The sleep ends at the
+//!   first timer.
 //! - I5. Replies for one mailbox are sent in order. While it is full, they wait in a list of bounded length,
 //!   and hold up no request. If the list is too long, the mailbox with most of them loses its oldest one.
+//! - I6. A dispatcher that drains begins no request. It ends at a moment without a begun request, without a
+//!   task of one, and without a reply that waits for room.
 //!
 //! Source: Wentzlaff 2012, §3.3 (FO-16 to FO-19).
 
 use crate::blocking::Step;
-use crate::call::{CallFailed, ENDED, NO_METHOD, STOPPED};
-use crate::envelope::{Address, Envelope};
-use crate::replies::{self, Keys};
-use crate::tasks::{Counts, IdleWaker, Queue, Tasks, Work};
-use crate::waiters::wake;
-use crate::{Mailbox, SendError, Sender};
-use squall_machine::unpark::Unpark;
+use crate::call::STOPPED;
+use crate::context::{Context, Core};
+use crate::envelope::Envelope;
+use crate::methods::{Handlers, Methods};
+use crate::patience::Patience;
+use crate::request::{Class, Request, send_once};
+use crate::stats::DispatcherStats;
+use crate::tasks::{IdleWaker, New, Tasks, Wish, Work};
+use crate::watch::{IDLE, Steps};
+use crate::{Mailbox, replies};
+use squall_machine::park::time_left;
+use squall_machine::unpark::{Unpark, park_for};
 use squall_sys::panics::end_panic;
-use squall_sys::sync::{Arc, hint, thread};
-use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use squall_sys::sync::{StdArc, thread};
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::{Duration, Instant};
 
-/// The class of a mailbox: the order in which a dispatcher receives. A lower class waits for the higher ones.
-///
-/// Replies to the calls of its own tasks come before all classes.
-/// Source: Wentzlaff 2012, §3.3 (FO-17).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
-    /// Requests of clients.
-    External,
-    /// Requests of other members of the fleet.
-    Fleet,
-    /// Calls of other members of the fleet, which wait for the reply.
-    FleetCall,
-    /// Answers of other members of the fleet. They come before the tasks that can run.
-    FleetReply,
-}
-
-/// The most replies that wait for room, over all mailboxes.
-const LATE_MAX: usize = 1024;
-/// The most senders that a dispatcher keeps for replies.
-const SENDERS_MAX: usize = 1024;
 /// Steps of a dispatcher's future before it lets other tasks of the runtime run.
 const STEPS: usize = 64;
+/// Attempts to sleep before a dispatcher yields its processor to a sender that is not through.
+const ATTEMPTS: u32 = 64;
 /// The most tasks that run before the dispatcher looks for a request, and the most replies before it runs a
 /// task.
 const TURNS: u32 = 32;
 
-type Handler = Box<dyn Fn(Request) -> Work>;
-
 struct Source {
     mailbox: Mailbox,
     class: Class,
-    handler: Handler,
-}
-
-/// The state that a dispatcher shares with its tasks.
-struct Core {
-    queue: Arc<Queue>,
-    /// Calls without a result yet, by their tokens.
-    calls: RefCell<HashMap<u64, Pending>>,
-    /// Tasks that were added by tasks.
-    new: RefCell<VecDeque<Work>>,
-    /// For replies.
-    senders: RefCell<HashMap<Address, Rc<Sender>>>,
-    /// Replies that wait for room (I5).
-    late: RefCell<HashMap<Address, VecDeque<Vec<u8>>>>,
-    replies: RefCell<Mailbox>,
-    keys: RefCell<Keys>,
-    token: Cell<u64>,
-    stops: Cell<bool>,
-    /// The dispatcher was dropped.
-    has_ended: Cell<bool>,
-    counts: Rc<Counts>,
-}
-
-/// The reply of a call, once it is there, or the task that waits for it.
-enum Pending {
-    /// With the label of the server's key.
-    Waits(Option<Waker>, u64),
-    Done(Result<Vec<u8>, u64>),
-}
-
-impl Core {
-    fn sender(&self, address: Address) -> Result<Rc<Sender>, SendError> {
-        if let Some(sender) = self.senders.borrow().get(&address) {
-            return Ok(sender.clone());
-        }
-        let sender = Rc::new(Sender::new(address.0, address.1)?);
-        let mut senders = self.senders.borrow_mut();
-        if senders.len() >= SENDERS_MAX {
-            senders.clear();
-        }
-        senders.insert(address, sender.clone());
-        Ok(sender)
-    }
-
-    fn add(&self, work: Work) {
-        if !self.has_ended.get() {
-            self.new.borrow_mut().push_back(work);
-            self.queue.wake();
-        }
-    }
-
-    /// Sends a reply, or keeps it until there is room (I5).
-    fn send_reply(self: &Rc<Core>, address: Address, envelope: &Envelope<'_>) {
-        let mut message = Vec::new();
-        envelope.write(&mut message);
-        // A caller that has gone, or whose key is forged, gets no reply.
-        let Ok(sender) = self.sender(address) else { return };
-        let is_late = self.late.borrow().contains_key(&address);
-        let sent = if is_late { Err(SendError::Retry { mailbox: address.0 }) } else { sender.send(&message) };
-        match sent {
-            Ok(()) => {}
-            Err(SendError::Retry { .. }) => self.send_later(address, sender, message, is_late),
-            Err(SendError::NoSpace { .. }) => {
-                if let Envelope::Reply { token, .. } = envelope {
-                    self.send_reply(address, &replies::too_large(*token));
-                }
-            }
-            Err(_) => _ = self.senders.borrow_mut().remove(&address),
-        }
-    }
-
-    fn send_later(self: &Rc<Core>, address: Address, sender: Rc<Sender>, message: Vec<u8>, is_late: bool) {
-        let mut late = self.late.borrow_mut();
-        late.entry(address).or_default().push_back(message);
-        if late.values().map(VecDeque::len).sum::<usize>() > LATE_MAX {
-            let longest = late.values_mut().max_by_key(|queue| queue.len());
-            longest.map(VecDeque::pop_front);
-            self.counts.unsent.set(self.counts.unsent.get() + 1);
-        }
-        drop(late);
-        if is_late {
-            return;
-        }
-        let core = Rc::downgrade(self);
-        self.add(Box::pin(async move {
-            loop {
-                let Some(core) = core.upgrade() else { return };
-                let next = core.late.borrow_mut().get_mut(&address).and_then(VecDeque::pop_front);
-                let Some(message) = next else {
-                    core.late.borrow_mut().remove(&address);
-                    return;
-                };
-                drop(core);
-                // A caller that has gone needs no reply.
-                let _ = sender.wait_to_send(&message).await;
-            }
-        }));
-    }
-
-    fn note_malformed(&self) {
-        self.counts.malformed.set(self.counts.malformed.get() + 1);
-    }
-
-    /// Keeps the result of a call, and wakes its task. A token without a call is that of a call that was
-    /// given up. A server with another label than that of the call does not end it.
-    fn end_call(&self, token: u64, label: u64, result: Result<&[u8], u64>) {
-        let mut calls = self.calls.borrow_mut();
-        let Some(pending) = calls.get_mut(&token) else { return };
-        if !matches!(pending, Pending::Waits(_, of) if *of == label) {
-            return;
-        }
-        let before = std::mem::replace(pending, Pending::Done(result.map(<[u8]>::to_vec)));
-        drop(calls);
-        if let Pending::Waits(Some(waker), _) = before {
-            wake(waker);
-        }
-    }
-
-    /// Ends all calls that have no result yet.
-    fn end_calls(&self) {
-        let tokens: Vec<(u64, u64)> = self
-            .calls
-            .borrow()
-            .iter()
-            .filter_map(|(token, pending)| match pending {
-                Pending::Waits(_, label) => Some((*token, *label)),
-                Pending::Done(_) => None,
-            })
-            .collect();
-        tokens.into_iter().for_each(|(token, label)| self.end_call(token, label, Err(ENDED)));
-    }
-}
-
-/// A request, in the task that handles it.
-///
-/// Dropping it without a reply tells the caller [`CallFailed::NoReply`].
-pub struct Request {
-    core: Weak<Core>,
-    method: u64,
-    token: u64,
-    reply_to: Option<Address>,
-    label: u64,
-    body: Vec<u8>,
-    class: Class,
-    counts: Rc<Counts>,
-}
-
-impl Request {
-    /// Returns the number of the method.
-    pub fn method(&self) -> u64 {
-        self.method
-    }
-
-    /// Returns the label of the capability that the request was sent with.
-    pub fn label(&self) -> u64 {
-        self.label
-    }
-
-    /// Returns the arguments.
-    pub fn body(&self) -> &[u8] {
-        &self.body
-    }
-
-    /// Takes the arguments out.
-    pub(crate) fn take_body(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.body)
-    }
-
-    /// Returns whether the sender waits for a reply.
-    pub fn wants_reply(&self) -> bool {
-        self.reply_to.is_some()
-    }
-
-    /// Sends the result to the caller. Does not wait: while the caller's mailbox is full, the reply is kept.
-    /// The oldest one of 1,024 replies that are kept is dropped, of the mailbox with most of them.
-    pub fn reply(mut self, body: &[u8]) {
-        let token = self.token;
-        self.answer(&Envelope::Reply { token, body });
-    }
-
-    /// Tells the caller that there is no such method.
-    pub fn refuse(mut self) {
-        let token = self.token;
-        self.answer(&Envelope::Failure { token, reason: NO_METHOD });
-    }
-
-    fn answer(&mut self, answer: &Envelope<'_>) {
-        let Some(address) = self.reply_to.take() else { return };
-        match self.core.upgrade() {
-            Some(core) => core.send_reply(address, answer),
-            // The request has outlived its dispatcher.
-            None => send_once(address, answer),
-        }
-    }
-}
-
-/// Sends a reply without a dispatcher. It is lost if the mailbox is full.
-fn send_once((alias, capability): Address, envelope: &Envelope<'_>) {
-    if let Ok(sender) = Sender::new(alias, capability) {
-        let mut message = Vec::new();
-        envelope.write(&mut message);
-        let _ = sender.send(&message);
-    }
-}
-
-impl Drop for Request {
-    fn drop(&mut self) {
-        self.answer(&replies::dropped(self.token));
-        let requests = &self.counts.requests[self.class as usize];
-        requests.set(requests.get() - 1);
-    }
-}
-
-impl fmt::Debug for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut request = f.debug_struct("Request");
-        request
-            .field("method", &self.method)
-            .field("label", &self.label)
-            .field("bytes", &self.body.len())
-            .finish()
-    }
-}
-
-/// A task's way to its dispatcher: calls, further tasks, and the end. Belongs to the dispatcher's thread.
-#[derive(Clone)]
-pub struct Context(Rc<Core>);
-
-impl Context {
-    /// Calls a method of another server. The task waits for the result, and other tasks run meanwhile.
-    ///
-    /// Dropping the future gives the call up. Its reply is ignored.
-    ///
-    /// # Errors
-    /// [`CallFailed`].
-    pub async fn call(&self, to: &Sender, method: u64, body: &[u8]) -> Result<Vec<u8>, CallFailed> {
-        let core = &*self.0;
-        let mailbox = to.mailbox();
-        if core.has_ended.get() {
-            return Err(CallFailed::NotSent(SendError::InvalidAlias {
-                mailbox: core.replies.borrow().alias(),
-            }));
-        }
-        let token = core.token.get() + 1;
-        core.token.set(token);
-        let (label, address) = core.keys.borrow_mut().get_or_add(mailbox, &core.replies.borrow());
-        let mut message = Vec::with_capacity(56 + body.len());
-        Envelope::Request { method, token, reply_to: Some(address), body }.write(&mut message);
-        core.calls.borrow_mut().insert(token, Pending::Waits(None, label));
-        let reply = Reply { core: self.0.clone(), token };
-        to.wait_to_send(&message).await?;
-        drop(message);
-        reply.await.map_err(|reason| CallFailed::of(reason, mailbox, method))
-    }
-
-    /// Sends a request without a reply. The task waits while the mailbox is full.
-    ///
-    /// # Errors
-    /// [`SendError`], but never [`Retry`](SendError::Retry).
-    pub async fn post(&self, to: &Sender, method: u64, body: &[u8]) -> Result<(), SendError> {
-        let mut message = Vec::with_capacity(24 + body.len());
-        Envelope::Request { method, token: 0, reply_to: None, body }.write(&mut message);
-        to.wait_to_send(&message).await
-    }
-
-    /// Adds a task. It handles no request, so the limit does not count it.
-    pub fn spawn(&self, work: impl Future<Output = ()> + 'static) {
-        self.0.add(Box::pin(work));
-    }
-
-    /// Lets the replies go first, and the tasks that can run already.
-    pub async fn yield_now(&self) {
-        let mut yielded = false;
-        std::future::poll_fn(|task| {
-            if std::mem::replace(&mut yielded, true) {
-                return Poll::Ready(());
-            }
-            task.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
-    }
-
-    /// Returns the numbers of the dispatcher.
-    pub fn stats(&self) -> DispatcherStats {
-        let Core { counts, calls, .. } = &*self.0;
-        DispatcherStats {
-            requests: counts.requests.iter().map(Cell::get).sum(),
-            tasks: counts.tasks.get(),
-            calls: calls.borrow().len(),
-            panics: counts.panics.get(),
-            malformed: counts.malformed.get(),
-            unsent: counts.unsent.get(),
-        }
-    }
-
-    /// Ends the dispatcher after the present step. Requests that are being handled are dropped, and their
-    /// callers told, unless their mailboxes are full. Calls of tasks end with [`CallFailed::Ended`].
-    pub fn stop(&self) {
-        self.0.stops.set(true);
-        self.0.queue.wake();
-    }
-}
-
-impl fmt::Debug for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("calls", &self.0.calls.borrow().len()).finish_non_exhaustive()
-    }
-}
-
-/// Waits for the reply of a call.
-struct Reply {
-    core: Rc<Core>,
-    token: u64,
-}
-
-impl Future for Reply {
-    type Output = Result<Vec<u8>, u64>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Result<Vec<u8>, u64>> {
-        // A waker may be the program's code, so it is cloned and dropped outside the borrow.
-        let waker = cx.waker().clone();
-        let mut calls = self.core.calls.borrow_mut();
-        if let Some(Pending::Waits(kept, _)) = calls.get_mut(&self.token) {
-            let before = kept.replace(waker);
-            drop(calls);
-            drop(before);
-            return Poll::Pending;
-        }
-        let done = calls.remove(&self.token);
-        drop(calls);
-        match done {
-            Some(Pending::Done(result)) => Poll::Ready(result),
-            _ => panic!("a reply was polled after it was there"),
-        }
-    }
-}
-
-impl Drop for Reply {
-    fn drop(&mut self) {
-        let given_up = self.core.calls.borrow_mut().remove(&self.token);
-        drop(given_up);
-    }
-}
-
-/// Numbers of a dispatcher.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DispatcherStats {
-    /// Requests that have no reply yet.
-    pub requests: usize,
-    /// Tasks, with those of the requests.
-    pub tasks: usize,
-    /// Calls of tasks that wait for their results.
-    pub calls: usize,
-    /// Tasks that ended by a panic.
-    pub panics: u64,
-    /// Messages that were dropped since they were not well formed.
-    pub malformed: u64,
-    /// Replies that were dropped since the mailboxes of their callers stayed full.
-    pub unsent: u64,
+    handlers: Handlers,
 }
 
 /// Serves mailboxes: each request gets a task, which runs until it waits.
@@ -441,6 +67,7 @@ pub struct Dispatcher {
     /// By class, the highest first.
     sources: Vec<Source>,
     tasks: Tasks,
+    steps: Steps,
     limit: usize,
     idle: Option<Work>,
     /// Tasks that ran since the last look for requests.
@@ -459,27 +86,14 @@ impl Dispatcher {
     /// If the system has no random bytes.
     #[expect(clippy::new_without_default, reason = "each dispatcher has a mailbox of its own")]
     pub fn new() -> Dispatcher {
-        let replies = Mailbox::new();
-        let (queue, counts) = (Arc::new(Queue::new()), Rc::new(Counts::default()));
-        let core = Rc::new(Core {
-            queue: queue.clone(),
-            calls: RefCell::default(),
-            new: RefCell::default(),
-            senders: RefCell::default(),
-            late: RefCell::default(),
-            keys: RefCell::new(Keys::new(&replies)),
-            replies: RefCell::new(replies),
-            token: Cell::new(0),
-            stops: Cell::new(false),
-            has_ended: Cell::new(false),
-            counts: counts.clone(),
-        });
-        let tasks = Tasks::new(queue, counts);
-        let sources = Vec::new();
+        let core = Rc::new(Core::new());
+        let tasks = Tasks::new(core.queue.clone(), core.counts.clone());
+        let steps = Steps::new(core.watch.clone(), core.counts.clone());
         Dispatcher {
             core,
-            sources,
+            sources: Vec::new(),
             tasks,
+            steps,
             limit: 1024,
             idle: None,
             turns: 0,
@@ -502,6 +116,38 @@ impl Dispatcher {
         self.limit = limit;
     }
 
+    /// Sets the time above which a step of a task is long; the default is 100 ms.
+    ///
+    /// A step lasts from one wait of a task to the next. A task that does not wait holds up all others. A
+    /// long step is counted when it ends, in [`DispatcherStats::long_steps`], and by the name of its task in
+    /// [`Control::long_steps`](crate::Control::long_steps). While it lasts, another thread learns of it from
+    /// [`Control::running`](crate::Control::running). A time is that of the clock, so it includes other
+    /// threads on the processor.
+    ///
+    /// Source: Wentzlaff 2012, §3.3.2 (AD-11).
+    ///
+    /// # Example
+    /// ```
+    /// use squall::fleet::Dispatcher;
+    /// use std::time::Duration;
+    ///
+    /// let mut dispatcher = Dispatcher::new();
+    /// dispatcher.watch_steps(Duration::from_millis(1));
+    /// let (context, control) = (dispatcher.context(), dispatcher.context().control());
+    /// dispatcher.context().spawn_named("the index", async move {
+    ///     // A task waits with `Context::sleep`. This blocks the thread.
+    ///     std::thread::sleep(Duration::from_millis(2));
+    ///     context.stop();
+    /// });
+    /// dispatcher.run();
+    /// let long = control.long_steps();
+    /// assert_eq!((long[0].name.as_str(), long[0].count), ("the index", 1));
+    /// assert!(long[0].longest >= Duration::from_millis(2));
+    /// ```
+    pub fn watch_steps(&mut self, limit: Duration) {
+        self.steps.limit = limit;
+    }
+
     /// Receives requests before replies, as a dispatcher without priorities may. Only to show the livelock of
     /// Wentzlaff 2012, §3.3.
     #[doc(hidden)]
@@ -515,14 +161,73 @@ impl Dispatcher {
     }
 
     /// Serves a mailbox. Each request gets a task with the future that `handler` returns.
+    ///
+    /// The watchdog names its tasks by the alias of the mailbox.
     pub fn serve<F>(&mut self, mailbox: Mailbox, class: Class, handler: impl Fn(Request) -> F + 'static)
     where
         F: Future<Output = ()> + 'static,
     {
+        let name = format!("requests of mailbox {}", mailbox.alias());
+        self.serve_named(&name, mailbox, class, handler);
+    }
+
+    /// Serves a mailbox like [`serve`](Dispatcher::serve), with a name for its tasks. The
+    /// [watchdog](Dispatcher::watch_steps) reports them by it.
+    pub fn serve_named<F>(
+        &mut self,
+        name: &str,
+        mailbox: Mailbox,
+        class: Class,
+        handler: impl Fn(Request) -> F + 'static,
+    ) where
+        F: Future<Output = ()> + 'static,
+    {
+        let handlers = Handlers::one(&self.core.watch, name, handler);
+        self.add(mailbox, class, handlers);
+    }
+
+    /// Serves a mailbox with a handler for each method. A request for another method is
+    /// [refused](Request::refuse).
+    ///
+    /// # Example
+    /// ```
+    /// use squall::fleet::{CallFailed, Caller, Class, Dispatcher, Mailbox, Methods};
+    ///
+    /// let mailbox = Mailbox::new();
+    /// let sender = mailbox.sender(mailbox.add_capability()?)?;
+    /// std::thread::scope(|threads| {
+    ///     threads.spawn(|| {
+    ///         let mut dispatcher = Dispatcher::new();
+    ///         let context = dispatcher.context();
+    ///         let methods = Methods::named("letters")
+    ///             .on_named(1, "count", |request| async move {
+    ///                 let count = request.body().len() as u8;
+    ///                 request.reply(&[count]);
+    ///             })
+    ///             .on_named(2, "end", move |request| {
+    ///                 context.drain();
+    ///                 async move { request.reply(b"") }
+    ///             });
+    ///         dispatcher.serve_methods(mailbox, Class::External, methods);
+    ///         dispatcher.run();
+    ///     });
+    ///     let mut caller = Caller::new();
+    ///     assert_eq!(caller.call(&sender, 1, b"abc").unwrap(), [3]);
+    ///     let unknown = caller.call(&sender, 3, b"").unwrap_err();
+    ///     assert_eq!(unknown, CallFailed::NoMethod { mailbox: sender.mailbox(), method: 3 });
+    ///     caller.call(&sender, 2, b"").unwrap();
+    /// });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn serve_methods(&mut self, mailbox: Mailbox, class: Class, methods: Methods) {
+        let handlers = methods.into_handlers(&self.core.watch, mailbox.alias());
+        self.add(mailbox, class, handlers);
+    }
+
+    fn add(&mut self, mailbox: Mailbox, class: Class, handlers: Handlers) {
         mailbox.set_served_here();
-        let handler: Handler = Box::new(move |request| Box::pin(handler(request)));
         let place = self.sources.partition_point(|source| source.class >= class);
-        self.sources.insert(place, Source { mailbox, class, handler });
+        self.sources.insert(place, Source { mailbox, class, handlers });
     }
 
     /// Sets the idle work, in place of any earlier one. It runs up to its next wait when no task can run and
@@ -544,39 +249,103 @@ impl Dispatcher {
         self.context().stats()
     }
 
-    /// Runs until a task [stops](Context::stop) it. Blocks the thread, which sleeps while it has no work.
+    /// Runs until it is [stopped](Context::stop) or has [drained](Context::drain). Blocks the thread, which
+    /// sleeps while it has no work, at most until the next [timer](Context::sleep).
     ///
     /// # Panics
     /// In the child of a fork, if it would sleep.
     pub fn run(mut self) {
-        let waker = Unpark::waker();
-        let mut vain = 0;
-        while !self.core.stops.get() {
+        let (waker, mut patience) = (Unpark::waker(), Patience::new());
+        let (mut waits, mut attempts) = (false, 0);
+        while !self.is_over() {
             if self.step() {
-                vain = 0;
-            } else if vain < 64 {
-                vain += 1;
-                hint::spin_loop();
-            } else if self.sleep(&waker) {
-                thread::park();
+                patience.end();
+                (waits, attempts) = (false, 0);
+                continue;
+            }
+            if !std::mem::replace(&mut waits, true) {
+                patience.begin();
+            }
+            if patience.looks_again() {
+                continue;
+            }
+            if self.sleep(&waker) {
+                time_left(self.core.timers.first()).map_or_else(thread::park, park_for);
                 self.awake();
-                vain = 0;
-            } else {
+                continue;
+            }
+            attempts += 1;
+            if attempts > ATTEMPTS {
+                // A sender was stopped between its claim and its message.
                 thread::yield_now();
             }
         }
     }
 
-    /// Runs until a task [stops](Context::stop) it, as a task of an asynchronous program. The future belongs
-    /// to its thread.
-    pub async fn run_async(mut self) {
+    /// Runs until it is [stopped](Context::stop) or has [drained](Context::drain), as a task of an
+    /// asynchronous program. The future belongs to its thread.
+    ///
+    /// The crate depends on no runtime, and has no thread for timers. So while a task
+    /// [sleeps](Context::sleep), or makes a call with a limit, this form has itself polled again and again,
+    /// which keeps the processor busy. Use [`run_async_with`](Dispatcher::run_async_with) then.
+    pub async fn run_async(self) {
+        // Wakes itself at each poll, and never ends.
+        let busy = |_| {
+            std::future::poll_fn(|cx: &mut TaskContext<'_>| {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            })
+        };
+        self.run_async_with(busy).await;
+    }
+
+    /// Runs like [`run_async`](Dispatcher::run_async), and sleeps until its timers by a future of the
+    /// program's runtime. `sleep_until` makes a future that ends at the given time.
+    ///
+    /// With Tokio, `sleep_until` is `|at| tokio::time::sleep_until(at.into())`.
+    ///
+    /// # Example
+    /// ```
+    /// use squall::fleet::Dispatcher;
+    /// use std::time::Duration;
+    ///
+    /// let dispatcher = Dispatcher::new();
+    /// let context = dispatcher.context();
+    /// dispatcher.context().spawn(async move {
+    ///     context.sleep(Duration::from_millis(2)).await;
+    ///     context.stop();
+    /// });
+    /// let run = dispatcher.run_async_with(|at| tokio::time::sleep_until(at.into()));
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    /// runtime.block_on(run);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub async fn run_async_with<S>(mut self, mut sleep_until: impl FnMut(Instant) -> S)
+    where
+        S: Future<Output = ()>,
+    {
+        let mut alarm: Option<(Instant, Pin<Box<S>>)> = None;
         std::future::poll_fn(move |cx| {
             self.awake();
+            // Other tasks of the runtime ran since the last step.
+            self.steps.pause();
             for _ in 0..STEPS {
-                if self.core.stops.get() {
+                if self.is_over() {
                     return Poll::Ready(());
                 }
-                if !self.step() && self.sleep(cx.waker()) {
+                if self.step() {
+                    continue;
+                }
+                let first = self.core.timers.first();
+                if alarm.as_ref().map(|(at, _)| *at) != first {
+                    alarm = first.map(|at| (at, Box::pin(sleep_until(at))));
+                }
+                if let Some((_, sleep)) = &mut alarm
+                    && sleep.as_mut().poll(cx).is_ready()
+                {
+                    // The next look finds the timer due. If it is not, the runtime's clock was early.
+                    alarm = None;
+                } else if self.sleep(cx.waker()) {
                     return Poll::Pending;
                 }
             }
@@ -586,19 +355,44 @@ impl Dispatcher {
         .await;
     }
 
+    /// Returns whether the dispatcher ends now.
+    fn is_over(&self) -> bool {
+        match self.core.queue.wish() {
+            Wish::Serve => false,
+            Wish::Drain => {
+                let counts = &self.core.counts;
+                let is_done = |class: Class| {
+                    counts.requests[class as usize].get() == 0 && counts.handlers[class as usize].get() == 0
+                };
+                [Class::External, Class::Fleet, Class::FleetCall].into_iter().all(is_done)
+                    && self.core.late.borrow().is_empty()
+            }
+            Wish::Stop => true,
+        }
+    }
+
     /// Does one thing: the most urgent one. Returns false if there is no work.
     fn step(&mut self) -> bool {
         let _step = Step::begin();
         let is_busy = self.step_busy();
         self.was_busy |= is_busy;
-        is_busy || self.run_idle()
+        let is_busy = is_busy || self.run_idle();
+        if !is_busy {
+            self.steps.pause();
+        }
+        is_busy
     }
 
     fn step_busy(&mut self) -> bool {
         loop {
             let new = self.core.new.borrow_mut().pop_front();
-            let Some(work) = new else { break };
-            self.tasks.add(work);
+            let Some(new) = new else { break };
+            self.tasks.add(new);
+        }
+        if let Some(first) = self.core.timers.first()
+            && self.steps.now() >= first
+        {
+            self.core.timers.wake_due(self.steps.now());
         }
         if self.requests_first && self.receive_request() {
             return true;
@@ -612,12 +406,19 @@ impl Dispatcher {
         }
         self.received = 0;
         // Tasks that always can run hold up requests, but not for ever.
-        if self.turns < TURNS && self.tasks.run_next() {
+        if self.turns < TURNS && self.run_task() {
             self.turns += 1;
             return true;
         }
         self.turns = 0;
-        self.receive_request() || self.tasks.run_next() || self.receive_reply()
+        self.receive_request() || self.run_task() || self.receive_reply()
+    }
+
+    /// Runs a task up to its next wait. Returns false if no task can run.
+    fn run_task(&mut self) -> bool {
+        let Some((slot, label)) = self.tasks.next() else { return false };
+        self.steps.run(label, || self.tasks.run(slot));
+        true
     }
 
     /// Receives a reply of a call (I1).
@@ -628,6 +429,7 @@ impl Dispatcher {
         // Only the body of a reply is copied.
         let message = message.to_vec();
         drop(mailbox);
+        self.steps.received(message.len());
         match replies::read(&message) {
             Some((token, result)) => self.core.end_call(token, label, result),
             None => self.core.note_malformed(),
@@ -635,9 +437,14 @@ impl Dispatcher {
         true
     }
 
-    /// Returns whether requests are received now (I2).
+    /// Returns whether requests are received now (I2). Those that are refused need no room.
     fn may_receive(&self, class: Class) -> bool {
-        self.core.counts.requests[class as usize].get() < self.limit
+        self.refuses(class) || self.core.counts.requests[class as usize].get() < self.limit
+    }
+
+    /// Returns whether requests are refused, since the dispatcher is to end (I6).
+    fn refuses(&self, class: Class) -> bool {
+        class < Class::FleetReply && self.core.queue.wish() != Wish::Serve
     }
 
     /// Receives the next request.
@@ -652,20 +459,33 @@ impl Dispatcher {
             if class < lowest || class > highest || !self.may_receive(class) {
                 continue;
             }
+            let refuses = self.refuses(class);
             let source = &mut self.sources[place];
             let Some(message) = source.mailbox.receive() else { continue };
             let Some(Envelope::Request { method, token, reply_to, body }) = Envelope::read(&message) else {
                 self.core.note_malformed();
                 return true;
             };
+            if refuses {
+                if let Some(address) = reply_to {
+                    self.core.send_reply(address, &Envelope::Failure { token, reason: STOPPED });
+                }
+                return true;
+            }
             let (core, label, body) = (Rc::downgrade(&self.core), message.label(), body.to_vec());
+            self.steps.received(body.len());
             let counts = self.core.counts.clone();
             counts.requests[class as usize].set(counts.requests[class as usize].get() + 1);
             let request = Request { core, method, token, reply_to, label, body, class, counts };
-            let handler = &source.handler;
-            match catch_unwind(AssertUnwindSafe(|| handler(request))) {
-                Ok(work) => self.tasks.add(work),
-                Err(payload) => self.tasks.panicked(payload),
+            match source.handlers.get(method) {
+                None => request.refuse(),
+                Some((label, handler)) => {
+                    let begin = || catch_unwind(AssertUnwindSafe(|| handler(request)));
+                    match self.steps.run(label, begin) {
+                        Ok(work) => self.tasks.add(New { work, label, class: Some(class as usize) }),
+                        Err(payload) => self.tasks.panicked(payload),
+                    }
+                }
             }
             // The other mailboxes of this class come before it.
             let last = self.sources.partition_point(|source| source.class >= class);
@@ -677,15 +497,16 @@ impl Dispatcher {
 
     /// Runs the idle work, if it was woken or something else happened.
     fn run_idle(&mut self) -> bool {
-        let Some(work) = &mut self.idle else { return false };
         // Cleared before the poll: a wake-up from now on counts.
         let was_woken = self.core.queue.take_idle();
+        let Some(work) = &mut self.idle else { return false };
         if !std::mem::take(&mut self.was_busy) && !was_woken {
             return false;
         }
-        let waker = Waker::from(Arc::new(IdleWaker(self.core.queue.clone())));
-        let polled =
-            catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut TaskContext::from_waker(&waker))));
+        let waker = Waker::from(StdArc::new(IdleWaker(self.core.queue.clone())));
+        let poll =
+            || catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut TaskContext::from_waker(&waker))));
+        let polled = self.steps.run(IDLE, poll);
         if !matches!(polled, Ok(Poll::Pending)) {
             self.drop_idle();
         }
@@ -697,13 +518,15 @@ impl Dispatcher {
 
     /// Announces a sleep (I4). Returns false if there is work.
     fn sleep(&mut self, waker: &Waker) -> bool {
+        let wish = self.core.queue.wish();
         let sleeps = self.core.replies.borrow_mut().sleep(waker)
             && (0..self.sources.len()).all(|place| {
                 !self.may_receive(self.sources[place].class) || self.sources[place].mailbox.sleep(waker)
             })
             && self.core.new.borrow().is_empty()
-            && !self.core.stops.get()
-            && self.core.queue.sleep(waker);
+            && !self.is_over()
+            && self.core.queue.sleep(waker, wish);
+        self.core.sleeps.set(sleeps);
         if !sleeps {
             self.awake();
         }
@@ -711,6 +534,7 @@ impl Dispatcher {
     }
 
     fn awake(&self) {
+        self.core.sleeps.set(false);
         self.core.queue.awake();
         self.core.replies.borrow().awake();
         self.sources.iter().for_each(|source| source.mailbox.awake());
@@ -730,14 +554,15 @@ impl Drop for Dispatcher {
         // The requests that are dropped tell their callers.
         self.drop_idle();
         self.tasks.clear();
-        for work in core.new.take() {
-            end_panic(move || drop(work));
+        for new in core.new.take() {
+            end_panic(move || drop(new));
         }
         // Tasks of other dispatchers may wait for calls of this one's context.
         core.end_calls();
+        core.timers.wake_all();
         core.late.take();
-        for Source { mailbox, handler, .. } in self.sources.drain(..) {
-            end_panic(move || drop(handler));
+        for Source { mailbox, handlers, .. } in self.sources.drain(..) {
+            end_panic(move || drop(handlers));
             for (_, message) in mailbox.end() {
                 if let Some(Envelope::Request { token, reply_to: Some(address), .. }) =
                     Envelope::read(&message)

@@ -26,6 +26,8 @@
 //!   the receiver cannot take their messages before the first one.
 //! - I5. A sender that waits for room sets the bit `WANTED` of the head, while the lane is full. The receiver
 //!   frees room by an exchange of the head, so it finds the bit, and wakes all that wait.
+//! - I6. The thread that closes the lane sets `CLOSED`, and then wakes all that wait under their lock. A wait
+//!   looks at the bit under that lock before it begins. So no wait outlives the lane.
 //!
 //! Order: messages are received in the order of the claims.
 //! Progress: send and receive are lock-free in a lane that is not quiet and has no waits for room. A sender
@@ -268,7 +270,9 @@ impl<W: Deref<Target = [Handed]>> Lane<W> {
     pub(crate) fn close(&self) {
         // Relaxed: a sender finds the bit by its compare-exchange.
         self.tail.word.fetch_or(CLOSED, Ordering::Relaxed);
-        self.room.wake_all();
+        if !sites::CLOSE_TELLS.is_weak() {
+            self.room.wake_all();
+        }
     }
 
     /// Leaves a waker for the next time that room for `bytes` bytes may be free (I5). Returns its ticket for
@@ -280,7 +284,8 @@ impl<W: Deref<Target = [Handed]>> Lane<W> {
             let head = self.head.load(Ordering::Relaxed);
             let tail = self.tail.word.load(Ordering::Relaxed);
             let full = (tail >> TAIL) + need > (head >> HEAD) + self.words.len() as u64;
-            if tail & CLOSED != 0 || !full && !sites::WANTED.is_weak() {
+            let closed = tail & CLOSED != 0 && !sites::WAIT_OPEN.is_weak();
+            if closed || !full && !sites::WANTED.is_weak() {
                 return false;
             }
             let wanted = head | WANTED;

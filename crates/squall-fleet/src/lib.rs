@@ -16,6 +16,10 @@ mod post;
 mod receiver;
 mod sites;
 #[cfg_attr(loom, allow(dead_code))]
+mod stats;
+#[cfg_attr(loom, allow(dead_code))]
+mod tasks;
+#[cfg_attr(loom, allow(dead_code))]
 mod waiters;
 
 #[cfg(not(loom))]
@@ -25,6 +29,10 @@ mod call;
 #[cfg(not(loom))]
 mod condition;
 #[cfg(not(loom))]
+mod context;
+#[cfg(not(loom))]
+mod control;
+#[cfg(not(loom))]
 mod dispatcher;
 #[cfg(not(loom))]
 mod envelope;
@@ -32,8 +40,11 @@ mod envelope;
 mod error;
 #[cfg(not(loom))]
 mod mailbox;
+#[cfg(not(loom))]
+mod methods;
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
+mod patience;
 #[cfg(not(loom))]
 mod protocol;
 #[cfg(not(loom))]
@@ -41,13 +52,17 @@ mod registry;
 #[cfg(not(loom))]
 mod replies;
 #[cfg(not(loom))]
+mod request;
+#[cfg(not(loom))]
 mod sender;
 #[cfg(not(loom))]
 mod stub;
 #[cfg(not(loom))]
-mod tasks;
+mod timers;
 #[cfg(not(loom))]
 mod transport;
+#[cfg(not(loom))]
+mod watch;
 
 #[cfg(not(loom))]
 pub use call::{CallFailed, Caller};
@@ -55,16 +70,28 @@ pub use capability::{Alias, Capability};
 #[cfg(not(loom))]
 pub use condition::Condition;
 #[cfg(not(loom))]
-pub use dispatcher::{Class, Context, Dispatcher, DispatcherStats, Request};
+pub use context::{Context, Sleep};
+#[cfg(not(loom))]
+pub use control::Control;
+#[cfg(not(loom))]
+pub use dispatcher::Dispatcher;
 #[cfg(not(loom))]
 pub use error::{CapabilityError, SendError};
 #[cfg(not(loom))]
 pub use mailbox::{Capabilities, Mailbox, MailboxBuilder, Message, Wait};
 #[cfg(not(loom))]
+pub use methods::Methods;
+#[cfg(not(loom))]
 pub use protocol::{Fate, Name, NameAlias, NameCapability, NameError, NodeId, Refusal};
 #[cfg(not(loom))]
+pub use request::{Class, Request};
+#[cfg(not(loom))]
 pub use sender::{Sender, WaitToSend};
+#[cfg(not(loom))]
+pub use stats::DispatcherStats;
 #[cfg(not(loom))]
 pub use stub::{ConnectError, connect};
 #[cfg(not(loom))]
 pub use transport::{Receiver, Transport};
+#[cfg(not(loom))]
+pub use watch::{LongSteps, Running};

@@ -1,16 +1,16 @@
 //! Mailboxes, as their owners use them.
 
 use crate::bell::LANES_MAX;
+use crate::patience::Patience;
 use crate::post::Post;
 use crate::receiver::Receiver;
 use crate::registry;
-use crate::waiters::{SPINS, YIELDS};
 use crate::{Alias, Capability, CapabilityError, Sender};
 use squall_machine::ClusterSize;
 use squall_machine::park::time_left;
 use squall_machine::unpark::{Unpark, park_for};
 use squall_sys::fork;
-use squall_sys::sync::{Arc, hint, thread};
+use squall_sys::sync::{Arc, thread};
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
@@ -51,6 +51,7 @@ pub struct Mailbox {
     receiver: Receiver,
     /// A wait has found a message, which the next receive returns.
     found: bool,
+    patience: Patience,
 }
 
 /// How a mailbox is made.
@@ -101,7 +102,7 @@ impl MailboxBuilder {
         let words = bytes.max(64).next_power_of_two() / size_of::<u64>();
         let post = Arc::new(Post::new(Alias::random(), words, self.lane_per));
         registry::add(&post);
-        Mailbox { receiver: Receiver::new(post), found: false }
+        Mailbox { receiver: Receiver::new(post), found: false, patience: Patience::new() }
     }
 }
 
@@ -409,6 +410,8 @@ pub struct Wait<'a> {
     sleeps: bool,
 }
 
+/// Attempts to sleep before a wait pauses for a sender that is not through.
+const ATTEMPTS: u32 = 64;
 /// The longest pause of a wait for a sender that is not through.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -431,32 +434,35 @@ impl Wait<'_> {
     }
 
     fn block_until(mut self, deadline: Option<Instant>) -> bool {
-        let mut looks = 0;
-        let mut waker = None;
+        if self.look() {
+            return true;
+        }
+        let (mut attempts, mut waker) = (0, None);
+        self.mailbox.patience.begin();
         while !self.look() {
-            looks += 1;
-            if looks <= SPINS {
-                hint::spin_loop();
+            if self.mailbox.patience.looks_again() {
                 continue;
             }
             let left = time_left(deadline);
             if left == Some(Duration::ZERO) {
                 return false;
             }
-            if looks <= SPINS + YIELDS {
-                thread::yield_now();
-            } else if self.sleep(waker.get_or_insert_with(Unpark::waker)) {
+            if self.sleep(waker.get_or_insert_with(Unpark::waker)) {
                 left.map_or_else(thread::park, park_for);
-            } else if looks > 4 * (SPINS + YIELDS) && !self.mailbox.receiver.has_rung() {
+                continue;
+            }
+            attempts += 1;
+            if attempts > ATTEMPTS && !self.mailbox.receiver.has_rung() {
                 // A sender was stopped between its claim and its message.
                 thread::sleep(left.map_or(PAUSE, |left| left.min(PAUSE)));
             }
         }
+        self.mailbox.patience.end();
         true
     }
 
     fn look(&mut self) -> bool {
-        let Mailbox { receiver, found } = &mut *self.mailbox;
+        let Mailbox { receiver, found, .. } = &mut *self.mailbox;
         *found = *found || receiver.look();
         *found
     }

@@ -1,4 +1,4 @@
-//! Models of lanes, bell and receiver, and their twins with one weakened site.
+//! Models of lanes, bell, receiver and the tasks of a dispatcher, and their twins with one weakened site.
 
 use crate::bell::Bell;
 use crate::capability::{Alias, Capability};
@@ -8,12 +8,16 @@ use crate::post::{Post, Route};
 use crate::receiver::Receiver;
 #[cfg(loom)]
 use crate::sites;
+use crate::stats::Counts;
+use crate::tasks::{New, Queue, Tasks, Wish};
 use squall_machine::unpark::Unpark;
+use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use squall_sys::sync::handed::Handed;
-use squall_sys::sync::{Arc, thread};
+use squall_sys::sync::{Arc, StdArc, thread};
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 type TestLane = Lane<Box<[Handed]>>;
 
@@ -273,6 +277,122 @@ fn dropped_work() {
     worker.join().unwrap();
 }
 
+/// Sends, and sleeps while the lane is full. Returns whether the message was sent before the lane was closed.
+fn send_or_sleep(lane: &TestLane) -> bool {
+    let waker = Unpark::waker();
+    loop {
+        match lane.send(&[2], false) {
+            Err(Refused::Full) if lane.wait_for_room(1, &waker).is_some() => thread::park(),
+            Err(Refused::Full) => thread::yield_now(),
+            sent => return sent.is_ok(),
+        }
+    }
+}
+
+/// A lane is closed while a sender waits for room in it. The wait ends.
+fn closed_in_a_wait() {
+    let (lane, _cursor) = lane(2);
+    send(&lane, 1);
+    let sender = spawn(&lane, send_or_sleep);
+    lane.close();
+    assert!(!sender.join().unwrap());
+}
+
+/// One of two waits for room is cancelled while room comes. The other one ends.
+fn cancelled_wait_for_room() {
+    let (lane, mut cursor) = lane(2);
+    send(&lane, 1);
+    // Never polled again.
+    let ticket = lane.wait_for_room(8, Waker::noop()).unwrap();
+    let sender = spawn(&lane, send_or_sleep);
+    let receiver = spawn(&lane, move |lane| {
+        assert_eq!(receive(lane, &mut cursor), 1);
+        lane.free(&mut cursor);
+    });
+    lane.forget(ticket);
+    receiver.join().unwrap();
+    assert!(sender.join().unwrap());
+}
+
+/// A sleep of the receiver is cancelled while a message comes. The next sleep does not miss it.
+fn cancelled_sleep() {
+    let (post, mut receiver) = post();
+    let route = route(&post, 1);
+    let sender = {
+        let post = post.clone();
+        thread::spawn(move || assert!(send_by(&post, &route)))
+    };
+    if receiver.sleep(&Unpark::waker()) {
+        post.bell.awake();
+    }
+    sleep_until_message(&mut receiver);
+    sender.join().unwrap();
+}
+
+/// A task that ends once `number` wake-ups have come, and gives its waker to `wakers` first.
+fn dispatcher(number: u64) -> (Tasks, StdArc<Queue>, StdArc<AtomicU64>, Waker) {
+    let queue = StdArc::new(Queue::new());
+    let mut tasks = Tasks::new(queue.clone(), Rc::new(Counts::default()));
+    let (came, waker) = (StdArc::new(AtomicU64::new(0)), Rc::new(std::cell::RefCell::new(None)));
+    let (looks, gives) = (came.clone(), waker.clone());
+    let work = Box::pin(std::future::poll_fn(move |task| {
+        if gives.borrow().is_none() {
+            *gives.borrow_mut() = Some(task.waker().clone());
+            return Poll::Pending;
+        }
+        // Relaxed: the wake-up orders it, and the model fails if it does not.
+        if looks.load(Ordering::Relaxed) == number { Poll::Ready(()) } else { Poll::Pending }
+    }));
+    tasks.add(New { work, label: 0, class: None });
+    assert!(step(&mut tasks));
+    let waker = waker.borrow().clone().unwrap();
+    (tasks, queue, came, waker)
+}
+
+fn step(tasks: &mut Tasks) -> bool {
+    tasks.next().map(|(slot, _)| tasks.run(slot)).is_some()
+}
+
+/// Two threads wake a task that looks for both. No wake-up is lost, and no sleep misses one.
+fn wakes_task() {
+    let (mut tasks, queue, came, waker) = dispatcher(2);
+    let wakers = [0, 1].map(|_| {
+        let (came, waker) = (came.clone(), waker.clone());
+        thread::spawn(move || {
+            came.fetch_add(1, Ordering::Relaxed);
+            waker.wake_by_ref();
+        })
+    });
+    let unpark = Unpark::waker();
+    while !tasks.is_empty() {
+        if !step(&mut tasks) && queue.sleep(&unpark, Wish::Serve) {
+            thread::park();
+        }
+    }
+    wakers.into_iter().for_each(|waker| waker.join().unwrap());
+}
+
+/// Another thread asks for the end of a dispatcher that goes to sleep.
+fn asks_for_the_end() {
+    let queue = StdArc::new(Queue::new());
+    let asks = {
+        let queue = queue.clone();
+        thread::spawn(move || {
+            queue.ask(Wish::Stop);
+            // A wish never shrinks.
+            queue.ask(Wish::Drain);
+        })
+    };
+    let unpark = Unpark::waker();
+    while queue.wish() == Wish::Serve {
+        if queue.sleep(&unpark, Wish::Serve) {
+            thread::park();
+        }
+    }
+    asks.join().unwrap();
+    assert_eq!(queue.wish(), Wish::Stop);
+}
+
 #[cfg(loom)]
 squall_sys::models! { "model":
     in_order: SEND, RECEIVE, FREE, CLEAR;
@@ -288,4 +408,9 @@ squall_sys::models! { "model":
     removed: ;
     handed_over: LEFT;
     dropped_work: ;
+    closed_in_a_wait: CLOSE_TELLS, WAIT_OPEN;
+    cancelled_wait_for_room: WAKE_ALL;
+    cancelled_sleep: KEEP_RINGS;
+    wakes_task: TASK_WOKEN, TASK_RUNS, TASKS_EMPTY;
+    asks_for_the_end: WISH;
 }

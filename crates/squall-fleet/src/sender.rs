@@ -4,7 +4,6 @@ use crate::blocking;
 use crate::lane::{Refused, Sent};
 use crate::post::{NoRoute, Post, Route};
 use crate::registry;
-use crate::waiters::{SPINS, YIELDS};
 use crate::{Alias, Capability, SendError};
 use squall_machine::park::time_left;
 use squall_machine::unpark::{Unpark, park_for};
@@ -184,6 +183,10 @@ fn in_child() -> ! {
     panic!("a message was sent in the child of a fork, where nobody receives it; such a child may only exec")
 }
 
+/// Attempts of a wait for room before it sleeps. A receiver gives back a quarter of a lane at once, so room
+/// comes later than a reply.
+const ATTEMPTS: u32 = 200;
+
 /// A message that waits for room: see [`Sender::wait_to_send`]. Dropping it cancels it: the message is not
 /// sent.
 #[must_use = "a wait does nothing until it is awaited or blocks"]
@@ -226,7 +229,7 @@ impl WaitToSend<'_> {
                 other => return other,
             };
             attempts += 1;
-            if attempts <= SPINS {
+            if attempts <= ATTEMPTS {
                 hint::spin_loop();
                 continue;
             }
@@ -234,9 +237,7 @@ impl WaitToSend<'_> {
             if left == Some(Duration::ZERO) {
                 return Err(full);
             }
-            if attempts <= SPINS + YIELDS {
-                thread::yield_now();
-            } else if self.sleep(waker.get_or_insert_with(Unpark::waker)) {
+            if self.sleep(waker.get_or_insert_with(Unpark::waker)) {
                 left.map_or_else(thread::park, park_for);
             }
         }

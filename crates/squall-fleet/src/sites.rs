@@ -30,3 +30,19 @@ pub(crate) const WANTED: Site = Site(12);
 pub(crate) const TELL: Site = Site(13);
 /// Not an ordering: a task leaves its waker under the lock under which it found no result (`handover/I1`).
 pub(crate) const LEFT: Site = Site(24);
+/// Release of a wake-up of a task. Partner: the Acquire before the task's step (`tasks/I1`).
+pub(crate) const TASK_WOKEN: Site = Site(14);
+/// Not an ordering: a task is taken out of the queue before its step, not after it (`tasks/I1`).
+pub(crate) const TASK_RUNS: Site = Site(15);
+/// Not an ordering: a dispatcher sleeps only while no task can run (`tasks/I2`).
+pub(crate) const TASKS_EMPTY: Site = Site(16);
+/// Not an ordering: a dispatcher looks at the wish before it sleeps (`tasks/I4`).
+pub(crate) const WISH: Site = Site(17);
+/// Not an ordering: the end of a lane wakes the waits for room (`lane/I6`).
+pub(crate) const CLOSE_TELLS: Site = Site(18);
+/// Not an ordering: a wait for room begins only while the lane is open (`lane/I6`).
+pub(crate) const WAIT_OPEN: Site = Site(19);
+/// Not an ordering: room wakes all waits, because a cancelled one does not pass it on (`waiters/I3`).
+pub(crate) const WAKE_ALL: Site = Site(20);
+/// Not an ordering: the end of a sleep keeps the rings (`bell/I3`).
+pub(crate) const KEEP_RINGS: Site = Site(21);

@@ -3,18 +3,14 @@
 //! - I1. A waiter leaves its waker and makes its wait known (`announce`) under one lock. The thread that
 //!   finds the announcement takes the lock before it wakes, so it finds the waker.
 //! - I2. No waker is cloned, run or dropped under the lock: wakers are the program's code.
+//! - I3. All waiters are woken at once. So a waiter that is cancelled, even after it was woken, takes no
+//!   wake-up from another one.
 
+use crate::sites;
 use squall_sys::panics::end_panic;
 use squall_sys::sync::{Mutex, MutexGuard, lock};
 use std::collections::BTreeMap;
 use std::task::Waker;
-
-/// Looks of a blocking wait before it gives up the processor.
-#[cfg(not(loom))]
-pub(crate) const SPINS: u32 = 40;
-/// Looks after that, before it sleeps.
-#[cfg(not(loom))]
-pub(crate) const YIELDS: u32 = 8;
 
 /// The wakers of waiting threads and tasks.
 pub(crate) struct Waiters(Mutex<Queue>);
@@ -56,7 +52,14 @@ impl Waiters {
 
     /// Wakes all, in the order in which they came.
     pub(crate) fn wake_all(&self) {
-        let wakers = std::mem::take(&mut self.lock().wakers);
+        let mut queue = self.lock();
+        let mut wakers = std::mem::take(&mut queue.wakers);
+        if sites::WAKE_ALL.is_weak()
+            && let Some((&first, _)) = wakers.first_key_value()
+        {
+            queue.wakers = wakers.split_off(&(first + 1));
+        }
+        drop(queue);
         wakers.into_values().for_each(wake);
     }
 }
