@@ -30,3 +30,19 @@ pub(crate) const WANTED: Site = Site(12);
 pub(crate) const TELL: Site = Site(13);
 /// Not an ordering: a task leaves its waker under the lock under which it found no result (`handover/I1`).
 pub(crate) const LEFT: Site = Site(24);
+/// Release of a message of a link. Partner: [`LINK_RECEIVE`].
+pub(crate) const LINK_SEND: Site = Site(40);
+/// Acquire of a message of a link. Partner: [`LINK_SEND`].
+pub(crate) const LINK_RECEIVE: Site = Site(41);
+/// Release of room in a link. Partner: [`LINK_ROOM`].
+pub(crate) const LINK_FREE: Site = Site(42);
+/// Acquire of room in a link. Partner: [`LINK_FREE`].
+pub(crate) const LINK_ROOM: Site = Site(43);
+/// Not an ordering: a side marks the other side's word before it sleeps (`ring/I4`).
+pub(crate) const LINK_MARK: Site = Site(44);
+/// The fence of a thread before it sleeps. Partner: [`VIGIL_WAKE`].
+pub(crate) const VIGIL_SLEEP: Site = Site(45);
+/// The fence of the thread that ends a link. Partner: [`VIGIL_SLEEP`].
+pub(crate) const VIGIL_WAKE: Site = Site(46);
+/// Not an ordering: the receiver of a link reads whether the peer has ended before it looks (`joint/I2`).
+pub(crate) const LINK_LAST: Site = Site(47);
