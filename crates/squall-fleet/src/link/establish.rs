@@ -22,15 +22,16 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 ///
 /// A message is a sequence of bytes. It is accepted whole, or an error says why not. Accepted messages arrive
 /// once, and in the order in which they were sent. If the peer is killed, the messages that it had sent are
-/// still received, and then [`LinkError::PeerGone`] says that it has ended.
+/// still received, and then [`LinkError::PeerGone`](crate::LinkError::PeerGone) says that it has ended.
 ///
 /// The peer need not be trusted: its bytes are copied, then checked, then used. Linux only.
 ///
 /// # Cost
 /// Each direction has a lane of 64 KiB, or as set by [`LinkOptions::lane_bytes`]. A message takes its bytes,
-/// rounded up to 8, and 8 bytes more. The link has a socket, and the thread `squall-calls` of this process
-/// watches it. That thread sleeps unless a peer ends, or one side waits in a future.
-/// Source: Wentzlaff 2012, §3.2.2 (FO-03).
+/// rounded up to 8, and 8 bytes more. The peer chooses the size of the other lane, up to 16 MiB. Memory of a
+/// lane comes into being when it is first written. The link has a socket, and the thread `squall-calls` of
+/// this process watches it. That thread sleeps unless a peer ends, or one side waits in a future. Source:
+/// Wentzlaff 2012, §3.2.2 (FO-03).
 ///
 /// # Example
 /// ```
@@ -100,7 +101,7 @@ impl Link {
         LinkOptions::new().over(socket)
     }
 
-    /// Connects to the [`LinkListener`] with this name, of a process of the same user.
+    /// Connects to the [`LinkListener`](crate::LinkListener) with this name, of a process of the same user.
     ///
     /// # Errors
     /// Like [`over`](Link::over). `ConnectionRefused`, if no process listens by this name.

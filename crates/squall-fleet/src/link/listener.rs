@@ -82,7 +82,10 @@ impl LinkListener {
             if check_user(peer, socket::own_user()).is_ok() {
                 return Ok(Some(LinkRequest { socket, peer, options: self.options.clone() }));
             }
-            // A process of another user finds its connection closed.
+            // A process of another user finds its connection closed. Many of them must not outlast the limit.
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
         }
     }
 }
