@@ -453,8 +453,8 @@ fn a_hostile_process_ends_only_its_link() {
     for seed in 1..=12 {
         let (mut child, socket) = start("scribble", u64::wrapping_mul(seed, 0x9E37_79B9_7F4A_7C15));
         let (sender, mut receiver) = options().lane_bytes(4096).over(socket).unwrap().split();
-        let mut has_failed = false;
-        for step in 0..20_000 {
+        // Ends after the check that fails. The process goes on until then.
+        for step in 0.. {
             match receiver.receive() {
                 Ok(Some(message)) => assert!(message.len() <= 4088, "seed {seed}"),
                 Ok(None) => {}
@@ -462,7 +462,6 @@ fn a_hostile_process_ends_only_its_link() {
                 Err(error) => {
                     assert!(matches!(error, LinkError::Broken { .. }), "seed {seed}: {error}");
                     assert!(error.to_string().contains("broke the protocol: "), "{error}");
-                    has_failed = true;
                     break;
                 }
             }
@@ -471,12 +470,11 @@ fn a_hostile_process_ends_only_its_link() {
                 | Err(LinkError::Retry { .. } | LinkError::NoSpace { .. } | LinkError::Ended { .. }) => {}
                 Err(error) => assert!(matches!(error, LinkError::Broken { .. }), "seed {seed}: {error}"),
             }
-            if step % 1000 == 0 {
+            if step % 100 == 0 {
                 let _ = receiver.wait().block_for(Duration::from_micros(10));
                 let _ = sender.wait_to_send(&[0; 2000]).block_for(Duration::from_micros(10));
             }
         }
-        assert!(has_failed, "seed {seed}: the link has survived");
         // The error stays.
         assert!(matches!(receiver.receive(), Err(LinkError::Broken { .. })));
         assert!(matches!(sender.send(b""), Err(LinkError::Broken { .. })));
