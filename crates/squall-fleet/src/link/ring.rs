@@ -68,6 +68,8 @@ pub(crate) trait Memory {
     fn copy_in(&self, at: usize, bytes: &[u8]);
     /// Copies bytes out of the ring, from this offset. They are there.
     fn copy_out(&self, at: usize, bytes: &mut [u8]);
+    /// Fetches the cache lines of so many bytes of the ring, from this offset, for writes to come.
+    fn prefetch(&self, _at: usize, _bytes: usize) {}
     /// Sleeps while the word has this value, for `limit` at most. May return early.
     fn sleep(&self, word: &AtomicU32, value: u32, limit: Option<Duration>);
     /// Wakes all threads that sleep on the word.
@@ -209,6 +211,8 @@ impl Writer {
         // Release: pairs with the Acquire of `Reader::receive` (I3).
         let order = sites::LINK_SEND.order(Ordering::Release);
         let marks = memory.tail().swap(self.at << BITS, order);
+        // The lines of the next message come while the receiver reads this one.
+        memory.prefetch(offset(memory, self.at), need as usize * WORD);
         if marks & LEFT != 0 {
             self.has_left = true;
             return Err(Refused::Left);
