@@ -44,12 +44,14 @@ mod segment;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod server;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-mod sleep;
+#[doc(hidden)]
+pub mod sleep;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 #[doc(hidden)]
 pub mod socket;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-mod watch;
+#[doc(hidden)]
+pub mod watch;
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use client::{

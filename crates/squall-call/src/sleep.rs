@@ -29,10 +29,10 @@ impl Sleep for Kernel {
 }
 
 /// Default time to spin for a partner on another processor: about the time of a wake-up there.
-pub(crate) const SPIN: Duration = Duration::from_micros(50);
+pub const SPIN: Duration = Duration::from_micros(50);
 
 /// The time that `partner` is worth spinning for, if it last ran on this processor.
-pub(crate) fn spin_for(partner: Option<usize>, spin: Duration) -> Duration {
+pub fn spin_for(partner: Option<usize>, spin: Duration) -> Duration {
     match partner {
         Some(processor) if processor != affinity::current_cpu() => spin,
         _ => Duration::ZERO,
@@ -40,7 +40,7 @@ pub(crate) fn spin_for(partner: Option<usize>, spin: Duration) -> Duration {
 }
 
 /// Looks until `found` returns true, or `time` passes. Returns whether it was found.
-pub(crate) fn spin(time: Duration, mut found: impl FnMut() -> bool) -> bool {
+pub fn spin(time: Duration, mut found: impl FnMut() -> bool) -> bool {
     if found() {
         return true;
     }

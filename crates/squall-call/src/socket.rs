@@ -45,15 +45,24 @@ pub struct Packet {
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// Returns the address of an export of this user.
-fn address(uid: u32, name: &str) -> io::Result<SocketAddrUnix> {
+/// The service of exports, in the names of sockets.
+const EXPORTS: &str = "squall-call";
+
+/// Returns the address of a service of this user.
+fn address(service: &str, uid: u32, name: &str) -> io::Result<SocketAddrUnix> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
+        let what = if service == EXPORTS { "export" } else { "listener" };
         let why = format!(
-            "{name:?} names no export: a name has 1 to {NAME_BYTES_MAX} bytes, and no control characters"
+            "{name:?} names no {what}: a name has 1 to {NAME_BYTES_MAX} bytes, and no control characters"
         );
         return Err(io::Error::new(ErrorKind::InvalidInput, why));
     }
-    Ok(SocketAddrUnix::new_abstract_name(format!("squall-call/{uid}/{name}").as_bytes())?)
+    Ok(SocketAddrUnix::new_abstract_name(format!("{service}/{uid}/{name}").as_bytes())?)
+}
+
+/// Returns the effective user of this process.
+pub fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 /// Opens the socket on which a server of this process's effective user accepts the clients of an export.
@@ -61,7 +70,15 @@ fn address(uid: u32, name: &str) -> io::Result<SocketAddrUnix> {
 /// # Errors
 /// `AddrInUse` if the name is in use. `InvalidInput` with the reason, if it is no name of an export.
 pub fn listen(name: &str) -> io::Result<OwnedFd> {
-    let address = address(rustix::process::geteuid().as_raw(), name)?;
+    listen_as(EXPORTS, name)
+}
+
+/// Like [`listen`], for the clients of another service. Each service has names of its own.
+///
+/// # Errors
+/// Those of [`listen`].
+pub fn listen_as(service: &str, name: &str) -> io::Result<OwnedFd> {
+    let address = address(service, own_user(), name)?;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?;
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, BACKLOG)?;
@@ -92,7 +109,15 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
 /// `ConnectionRefused` if no server has the name. `TimedOut` if the backlog stays full. `InvalidInput` with
 /// the reason, if it is no name of an export.
 pub fn connect(uid: u32, name: &str, deadline: Instant) -> io::Result<OwnedFd> {
-    let address = address(uid, name)?;
+    connect_to(EXPORTS, uid, name, deadline)
+}
+
+/// Like [`connect`], to a name of another service.
+///
+/// # Errors
+/// Those of [`connect`].
+pub fn connect_to(service: &str, uid: u32, name: &str, deadline: Instant) -> io::Result<OwnedFd> {
+    let address = address(service, uid, name)?;
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     loop {
@@ -292,6 +317,26 @@ pub fn process_by_id(pid: u32) -> io::Result<OwnedFd> {
     let pid =
         i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or(ErrorKind::InvalidInput)?;
     Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
+}
+
+/// Waits until a descriptor is readable or hung up, until `deadline` at most. Returns whether it is.
+///
+/// # Errors
+/// The error of poll(2).
+pub fn wait_until_readable(descriptor: BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
+    match wait(descriptor, PollFlags::IN, deadline) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::TimedOut => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Shuts both directions of a connection down, so that its peer learns of the end.
+///
+/// # Errors
+/// The error of shutdown(2), for example if the peer has hung up.
+pub fn shut_down(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::net::shutdown(socket, rustix::net::Shutdown::Both)?)
 }
 
 /// Returns whether a descriptor is readable, or hung up, now.

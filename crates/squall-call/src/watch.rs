@@ -25,13 +25,15 @@ use std::time::{Duration, Instant};
 
 /// Result of [`Source::ready`]: whether to watch the source further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub enum Next {
+    /// Watch it further.
     Watch,
+    /// The source has ended.
     End,
 }
 
 /// Something with descriptors to watch.
-pub(crate) trait Source: Send + Sync {
+pub trait Source: Send + Sync {
     /// The descriptors. They stay the same while the source is watched.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
     /// Called when a descriptor is readable or closed, and again while it is.
@@ -52,7 +54,7 @@ pub(crate) trait Source: Send + Sync {
 
 /// The number of a watched source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Token(u64);
+pub struct Token(u64);
 
 /// The token of the descriptor by which other threads wake the thread.
 const BELL: u64 = 0;
@@ -116,7 +118,7 @@ fn watch() -> io::Result<&'static Watch> {
 ///
 /// # Errors
 /// The kernel has no descriptor or no thread left.
-pub(crate) fn add(source: Arc<dyn Source>) -> io::Result<Token> {
+pub fn add(source: Arc<dyn Source>) -> io::Result<Token> {
     squall_sys::fork::arm();
     let watch = watch()?;
     let mut state = lock(&watch.state, LIST);
@@ -150,7 +152,7 @@ pub(crate) fn add(source: Arc<dyn Source>) -> io::Result<Token> {
 
 /// Ends a source. When this returns, [`Source::ready`] runs no more, but [`Source::drained`] may. A source in
 /// which no thread sleeps is dropped here.
-pub(crate) fn end(token: Token) {
+pub fn end(token: Token) {
     // In the child of a fork the thread does not exist, and the descriptors are the parent's too.
     if squall_sys::fork::forked() {
         return;

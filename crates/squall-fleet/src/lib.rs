@@ -11,6 +11,8 @@ mod handover;
 #[cfg_attr(loom, allow(dead_code))]
 mod lane;
 #[cfg_attr(loom, allow(dead_code))]
+mod link;
+#[cfg_attr(loom, allow(dead_code))]
 mod post;
 #[cfg_attr(loom, allow(dead_code))]
 mod receiver;
@@ -77,6 +79,11 @@ pub use control::Control;
 pub use dispatcher::Dispatcher;
 #[cfg(not(loom))]
 pub use error::{CapabilityError, SendError};
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub use link::{
+    Fault, Link, LinkError, LinkListener, LinkName, LinkOptions, LinkReceiver, LinkRequest, LinkSender,
+    LinkWait, LinkWaitToSend,
+};
 #[cfg(not(loom))]
 pub use mailbox::{Capabilities, Mailbox, MailboxBuilder, Message, Wait};
 #[cfg(not(loom))]

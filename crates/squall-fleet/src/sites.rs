@@ -46,3 +46,19 @@ pub(crate) const WAIT_OPEN: Site = Site(19);
 pub(crate) const WAKE_ALL: Site = Site(20);
 /// Not an ordering: the end of a sleep keeps the rings (`bell/I3`).
 pub(crate) const KEEP_RINGS: Site = Site(21);
+/// Release of a message of a link. Partner: [`LINK_RECEIVE`].
+pub(crate) const LINK_SEND: Site = Site(40);
+/// Acquire of a message of a link. Partner: [`LINK_SEND`].
+pub(crate) const LINK_RECEIVE: Site = Site(41);
+/// Release of room in a link. Partner: [`LINK_ROOM`].
+pub(crate) const LINK_FREE: Site = Site(42);
+/// Acquire of room in a link. Partner: [`LINK_FREE`].
+pub(crate) const LINK_ROOM: Site = Site(43);
+/// Not an ordering: a side marks the other side's word before it sleeps (`ring/I4`).
+pub(crate) const LINK_MARK: Site = Site(44);
+/// The fence of a thread before it sleeps. Partner: [`VIGIL_WAKE`].
+pub(crate) const VIGIL_SLEEP: Site = Site(45);
+/// The fence of the thread that ends a link. Partner: [`VIGIL_SLEEP`].
+pub(crate) const VIGIL_WAKE: Site = Site(46);
+/// Not an ordering: the receiver of a link reads whether the peer has ended before it looks (`joint/I2`).
+pub(crate) const LINK_LAST: Site = Site(47);

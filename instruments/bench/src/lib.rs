@@ -35,6 +35,7 @@ mod ours_call;
 mod ours_cluster;
 mod ours_core;
 mod ours_gate;
+mod ours_link;
 mod ours_lock;
 mod ours_machine;
 mod ours_map;

@@ -15,8 +15,12 @@ const MARK: &str = "SQUALL_TEST_MARK";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn bench(mark: &str, variant: &str) -> Command {
+    bench_case("call-process", mark, variant)
+}
+
+fn bench_case(case: &str, mark: &str, variant: &str) -> Command {
     let mut command = common::squall();
-    command.args(["bench", "call-process", "--quick", "--json", "--threads", "1", "--variant", variant]);
+    command.args(["bench", case, "--quick", "--json", "--threads", "1", "--variant", variant]);
     command.env(MARK, mark).stdin(Stdio::null());
     command
 }
@@ -41,6 +45,20 @@ fn poll(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(began.elapsed() < PATIENCE, "{what}");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn messages_between_processes_have_rows() {
+    let output = bench_case("message", "message", "process").output().expect("squall cannot be started");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let rows: Vec<Value> = stdout(&output).lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    assert!(rows.iter().all(|row| row["case"] == "message" && row["variant"] == "process"));
+    let has = |key: &str, name: &str| rows.iter().any(|row| row[key] == name);
+    for subject in ["squall", "call-process", "pipe", "unix-socket"] {
+        assert!(has("subject", subject), "{subject} in {rows:?}");
+    }
+    assert!(has("ratio", "squall/call-process"), "{rows:?}");
+    assert!(!has("subject", "crossbeam-channel"), "a channel of threads takes part");
 }
 
 #[test]

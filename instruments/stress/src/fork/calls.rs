@@ -2,9 +2,12 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::io::ErrorKind;
+use std::sync::PoisonError;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use squall::fleet::{Link, LinkError};
 use squall::lock::LockError;
 use squall::objects::cached::{CachedMap as _, CachedMapExt as _};
 use squall::objects::counter::{self, Counter};
@@ -122,6 +125,7 @@ pub(super) fn calls(objects: &Objects) -> Vec<Call<'_>> {
     add_cells_and_counters(&mut calls, objects);
     add_directories_and_gates(&mut calls, objects);
     add_locks(&mut calls, objects);
+    add_links(&mut calls, objects);
     add_reclamation(&mut calls, objects);
     add_creation(&mut calls, objects);
     calls.0
@@ -248,6 +252,22 @@ fn add_locks<'a>(calls: &mut Calls<'a>, objects: &'a Objects) {
         }
     });
     calls.add(("lock", "adaptive"), "history", move |_| or_panic(|| (locks.adaptive.history(), true).1));
+}
+
+fn add_links<'a>(calls: &mut Calls<'a>, objects: &'a Objects) {
+    let link = &objects.link;
+    let refused = |error: Option<LinkError>| refused_if(matches!(error, Some(LinkError::Forked { .. })));
+    let of = ("link", "of the parent");
+    calls.add(of, "send", move |_| refused(link.sender.send(b"lost").err()));
+    calls.add(of, "wait_to_send", move |_| refused(link.sender.wait_to_send(b"lost").block().err()));
+    // The parent never holds the lock.
+    let receiver = move || link.receiver.lock().unwrap_or_else(PoisonError::into_inner);
+    calls.add(of, "receive", move |_| refused(receiver().receive().err()));
+    calls.add(of, "wait", move |_| refused(receiver().wait().block().err()));
+    calls.add(("link", "new"), "over", move |_| {
+        let made = Link::pair().and_then(|(here, _there)| Link::over(here));
+        refused_if(made.is_err_and(|error| error.kind() == ErrorKind::Unsupported))
+    });
 }
 
 fn add_reclamation<'a>(calls: &mut Calls<'a>, objects: &'a Objects) {

@@ -1,7 +1,9 @@
 //! The objects of a run: one of each kind in each form, and one lock of each kind.
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
 
+use squall::fleet::{Link, LinkReceiver, LinkSender};
 use squall::lock::{BiasedLock, ConfigurableLock, DistributedRwLock, Lock, LockedPtr, TwoBits};
 use squall::objects::cached::{self, CachedMapExt as _, Form, OwnedCachedMap};
 use squall::objects::counter::{self, Counter};
@@ -55,6 +57,7 @@ pub(super) struct Objects {
     /// Swapped all the time, and so not compared with a record.
     pub(super) swapped: Owned<dyn Counter>,
     pub(super) locks: Locks,
+    pub(super) link: Ends,
     pub(super) table: Table<u64, u64>,
     pub(super) rcu: Rcu<Pair>,
 }
@@ -82,6 +85,23 @@ impl Locks {
             word: AtomicU32::new(0),
             pointer: LockedPtr::new(std::ptr::null_mut()),
         }
+    }
+}
+
+/// The ends of a link. The peer is in this process, and idle.
+pub(super) struct Ends {
+    pub(super) sender: LinkSender,
+    pub(super) receiver: Mutex<LinkReceiver>,
+    _peer: Link,
+}
+
+impl Ends {
+    fn new() -> Ends {
+        let (here, there) = Link::pair().expect("this process has few open files");
+        let peer = std::thread::spawn(move || Link::over(there).expect("both sides make the link"));
+        let (sender, receiver) = Link::over(here).expect("both sides make the link").split();
+        let _peer = peer.join().unwrap_or_else(|_| unreachable!("the thread made its link"));
+        Ends { sender, receiver: Mutex::new(receiver), _peer }
     }
 }
 
@@ -126,6 +146,7 @@ impl Objects {
             gates: vec![("shared", gate::shared()), ("distributed", gate::distributed())],
             swapped: counter::shared(),
             locks: Locks::new(),
+            link: Ends::new(),
             table: Table::new(),
             rcu: Rcu::new(Box::new(Pair::new(0))),
         };

@@ -35,7 +35,7 @@ use crate::ours_call::SQUALL;
 use crate::rivals::calls::{futex, streams};
 #[cfg(feature = "rivals")]
 use crate::rivals::calls::{iceoryx, ipc_channels};
-pub(super) use subject::calling;
+pub(super) use subject::{calling, calling_as};
 
 pub use server::{CALL_SERVER, call_server};
 
@@ -76,8 +76,8 @@ pub(super) static CASE: Case = Case {
     default_threads: &[1],
 };
 
-const SAME_CORE: &str = "same-core";
-const CROSS_HOT: &str = "cross-hot";
+pub(super) const SAME_CORE: &str = "same-core";
+pub(super) const CROSS_HOT: &str = "cross-hot";
 const CROSS_ASLEEP: &str = "cross-asleep";
 const BULK: &str = "bulk-8k";
 

@@ -7,10 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use super::server::{Order, Server, go_to, places};
-use super::{BULK, CROSS_ASLEEP, CROSS_HOT};
+use super::{BULK, CASE, CROSS_ASLEEP, CROSS_HOT};
 use crate::case::{Missing, Setting, SliceEnd, Subject, Worker};
 use crate::harness::{median, quantile};
 use crate::ours_call::{ARRAY, ATOMIC, LOCKED, PADDED, SQUALL};
+use crate::ours_link::LINK;
 use crate::rivals::calls::{BULK_BYTES, Client, Connect, Form, Shared, Transport, futex, put_word, streams};
 #[cfg(feature = "rivals")]
 use crate::rivals::calls::{iceoryx, ipc_channels};
@@ -23,6 +24,7 @@ pub(super) static TRANSPORTS: &[&Transport] = &[
     &ATOMIC,
     &ARRAY,
     &PADDED,
+    &LINK,
     &futex::FUTEX,
     &futex::FUTEX_SPIN,
     &streams::PIPE,
@@ -63,6 +65,17 @@ struct Figures {
     bulk: Vec<f64>,
     null: Vec<f64>,
     copies: Vec<f64>,
+}
+
+/// Makes the subject that calls through `transport` as in a variant of `call-process`, for another case.
+pub(in crate::cases) fn calling_as(
+    name: &str,
+    transport: &'static Transport,
+    setting: &Setting,
+) -> Result<Box<dyn Subject>, Missing> {
+    let variant = CASE.variants.iter().find(|variant| variant.name == name);
+    let variant = variant.expect("`call-process` has the variant");
+    calling(transport, &Setting { variant, ..setting.clone() })
 }
 
 /// Makes the subject that calls through `transport`.
