@@ -6,7 +6,10 @@ use std::io;
 
 /// Receives the frames of a [`Transport`], on its threads.
 #[derive(Clone)]
-pub struct Receiver(Arc<dyn Fn(&str, &[u8]) + Send + Sync>);
+pub struct Receiver(Arc<Receive>);
+
+/// Takes the sender's endpoint and the frame.
+type Receive = dyn Fn(&str, &[u8]) + Send + Sync;
 
 impl Receiver {
     /// Makes a receiver of a function that gets the sender's endpoint and the frame. It must not block.
@@ -14,8 +17,8 @@ impl Receiver {
         Receiver(Arc::new(receive))
     }
 
-    /// Hands a frame to the node. `from` is an endpoint that [`Transport::send`] accepts for an answer. It may
-    /// be a name that only this transport knows, if the sender cannot be dialled.
+    /// Hands a frame to the node. `from` is an endpoint that [`Transport::send`] accepts for an answer. It
+    /// may be a name that only this transport knows, if the sender cannot be dialled.
     pub fn receive(&self, from: &str, frame: &[u8]) {
         (self.0)(from, frame);
     }
@@ -29,8 +32,8 @@ impl fmt::Debug for Receiver {
 
 /// Carries frames between nodes.
 ///
-/// A frame arrives whole and unchanged, or not at all. It may be lost, late, repeated, and overtaken by others.
-/// The protocols of a fleet need no more, so any engine can carry them.
+/// A frame arrives whole and unchanged, or not at all. It may be lost, late, repeated, and overtaken by
+/// others. The protocols of a fleet need no more, so any engine can carry them.
 pub trait Transport: Send + Sync + 'static {
     /// Returns the endpoint at which other nodes reach this transport, such as `tcp/10.0.0.1:7447`.
     fn endpoint(&self) -> String;
