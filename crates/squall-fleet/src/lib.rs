@@ -99,6 +99,6 @@ pub use stats::DispatcherStats;
 #[cfg(not(loom))]
 pub use stub::{ConnectError, connect};
 #[cfg(not(loom))]
-pub use transport::{Receiver, Transport};
+pub use transport::{Receive, Receiver, Transport};
 #[cfg(not(loom))]
 pub use watch::{LongSteps, Running};

@@ -6,22 +6,43 @@ use std::io;
 
 /// Receives the frames of a [`Transport`], on its threads.
 #[derive(Clone)]
-pub struct Receiver(Arc<Receive>);
+pub struct Receiver(Arc<dyn Receive>);
 
-/// Takes the sender's endpoint and the frame.
-type Receive = dyn Fn(&str, &[u8]) + Send + Sync;
+/// Takes what arrives. Its functions run on the transport's threads, at the same time, and do not block.
+pub trait Receive: Send + Sync {
+    /// Takes a frame. `from` is an endpoint that [`Transport::send`] accepts for an answer. It may be a name
+    /// that only this transport knows, if the sender cannot be dialled.
+    fn receive(&self, from: &str, frame: &[u8]);
+
+    /// Notes that the transport at an endpoint has ended for certain, as the kernel tells of a process of this
+    /// machine. A connection that breaks is no proof.
+    fn ended(&self, endpoint: &str);
+}
 
 impl Receiver {
-    /// Makes a receiver of a function that gets the sender's endpoint and the frame. It must not block.
-    pub fn new(receive: impl Fn(&str, &[u8]) + Send + Sync + 'static) -> Receiver {
+    /// Makes a receiver.
+    pub fn new(receive: impl Receive + 'static) -> Receiver {
         Receiver(Arc::new(receive))
     }
 
-    /// Hands a frame to the node. `from` is an endpoint that [`Transport::send`] accepts for an answer. It
-    /// may be a name that only this transport knows, if the sender cannot be dialled.
+    /// Hands a frame to the node.
     pub fn receive(&self, from: &str, frame: &[u8]) {
-        (self.0)(from, frame);
+        self.0.receive(from, frame);
     }
+
+    /// Tells the node that the transport at an endpoint has ended for certain.
+    pub fn ended(&self, endpoint: &str) {
+        self.0.ended(endpoint);
+    }
+}
+
+/// Receives frames alone.
+impl<F: Fn(&str, &[u8]) + Send + Sync> Receive for F {
+    fn receive(&self, from: &str, frame: &[u8]) {
+        self(from, frame);
+    }
+
+    fn ended(&self, _: &str) {}
 }
 
 impl fmt::Debug for Receiver {
