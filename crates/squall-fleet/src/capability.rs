@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// 16 random bytes of the kernel.
-fn random() -> u128 {
+pub(crate) fn random() -> u128 {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the system has no random bytes");
     u128::from_le_bytes(bytes)

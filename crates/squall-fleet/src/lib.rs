@@ -41,11 +41,15 @@ mod envelope;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
+mod local;
+#[cfg(not(loom))]
 mod mailbox;
 #[cfg(not(loom))]
 mod methods;
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
+#[cfg(not(loom))]
+mod node;
 mod patience;
 #[cfg(not(loom))]
 mod protocol;
@@ -85,9 +89,16 @@ pub use link::{
     LinkWait, LinkWaitToSend,
 };
 #[cfg(not(loom))]
+pub use local::{LocalNetwork, LocalTransport};
+#[cfg(not(loom))]
 pub use mailbox::{Capabilities, Mailbox, MailboxBuilder, Message, Wait};
 #[cfg(not(loom))]
 pub use methods::Methods;
+#[cfg(not(loom))]
+pub use node::{
+    CallLost, ExportError, GroupInfo, GroupKey, MemberInfo, NameOptions, Node, NodeBuilder, NodeImportError,
+    RequestError, Service, ServiceCall, ServiceInfo, ShardInfo, ShardService,
+};
 #[cfg(not(loom))]
 pub use protocol::{Fate, Name, NameAlias, NameCapability, NameError, NodeId, Refusal};
 #[cfg(not(loom))]

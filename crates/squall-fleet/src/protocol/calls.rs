@@ -31,7 +31,7 @@ const RETRY_MAX: Time = 1_000_000;
 const PAUSE: Time = 10_000;
 
 /// A call of this node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CallId(pub(crate) u64);
 
 /// The destination of a call.

@@ -155,6 +155,19 @@ impl Directory {
         }
     }
 
+    /// A copy without the keys of capabilities.
+    pub(crate) fn for_others(&self) -> Directory {
+        let mut copy = self.clone();
+        copy.root = 0;
+        copy.reserved.values_mut().for_each(|key| *key = 0);
+        copy.names.values_mut().flat_map(|entry| &mut entry.places).for_each(|place| place.key = 0);
+        copy
+    }
+
+    pub(crate) fn reserved(&self) -> impl Iterator<Item = &Name> {
+        self.reserved.keys()
+    }
+
     pub(crate) fn entry(&self, alias: NameAlias) -> Option<(&Name, &Entry)> {
         let name = self.aliases.get(&alias)?;
         Some((name, self.names.get(name)?))

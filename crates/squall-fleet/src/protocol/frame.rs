@@ -150,6 +150,12 @@ pub(crate) enum Body {
         number: u64,
         answer: Answer,
     },
+    /// Asks a member for the directory.
+    Show,
+    Shown {
+        leader: Option<NodeId>,
+        directory: Directory,
+    },
     /// A piece of a shard's state, for its target.
     Handover {
         name: NameAlias,

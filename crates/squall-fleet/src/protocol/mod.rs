@@ -24,9 +24,13 @@ use std::fmt;
 
 pub use self::calls::Fate;
 pub(crate) use self::calls::{CallId, Route};
-pub(crate) use self::core::{Core, NodeOptions, Output, RunId};
+pub(crate) use self::core::{Core, NodeOptions, Output, Registration, RunId};
+pub(crate) use self::directory::{Directory, Request};
 pub(crate) use self::group::Timing;
 pub use self::name::{Name, NameAlias, NameCapability};
+
+/// Between two attempts of a request, a question or a piece, in microseconds.
+const AGAIN: Time = 100_000;
 
 /// Microseconds of a node's own clock.
 pub(crate) type Time = u64;

@@ -5,19 +5,24 @@
 //! - I3. A node that was removed begins again under another number. It keeps no shard and no session, and
 //!   registers its services again.
 
-use super::calls::{Answer, CallId, Client, Fate, Key, Lookup, Part, Route};
+mod names;
+mod output;
+mod requests;
+mod shards;
+
+use self::names::{Known, Names};
+pub(crate) use self::output::{Output, Registration};
+use super::calls::{Answer, CallId, Client, Key, Part, Route};
 use super::directory::{Entry, Request};
 use super::frame::{Body, Frame, Position, State};
 use super::group::{Group, Timing};
-use super::name::{Name, NameAlias, NameCapability};
-use super::serving::{self, Arrived, Handover, PIECE, Serving};
-use super::{NodeId, Random, Refusal, Time};
-use std::collections::{BTreeMap, VecDeque};
+use super::name::NameAlias;
+use super::serving::{self, Arrived, Serving};
+use super::{AGAIN, NodeId, Random, Refusal, Time};
+use std::collections::VecDeque;
 
 /// The most bytes of the arguments or of the result of a call.
 pub(crate) const LARGEST_BODY: usize = (1 << 20) - 1024;
-/// Between two attempts of a request, a question or a piece.
-const AGAIN: Time = 100_000;
 /// Entries that a client keeps, and endpoints that a node remembers.
 const CACHED_MAX: usize = 4_096;
 /// Earlier numbers that a node remembers.
@@ -38,86 +43,6 @@ pub(crate) struct NodeOptions {
     pub(crate) timing: Timing,
 }
 
-/// What the driver has to do, in this order.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Output {
-    Send {
-        to: String,
-        frame: Vec<u8>,
-    },
-    Run {
-        run: RunId,
-        service: u64,
-        shard: Option<u32>,
-        client: NodeId,
-        method: u64,
-        body: Vec<u8>,
-    },
-    /// Begin with an empty shard.
-    Create {
-        service: u64,
-        shard: u32,
-    },
-    /// Begin with a shard that comes from another member.
-    Import {
-        service: u64,
-        shard: u32,
-        state: Vec<u8>,
-    },
-    /// Copy the state of a shard, and call [`Core::exported`]. No call of the shard runs.
-    Export {
-        service: u64,
-        name: NameAlias,
-        shard: u32,
-        epoch: u64,
-    },
-    /// Forget a shard.
-    Drop {
-        service: u64,
-        shard: u32,
-    },
-    Called {
-        call: CallId,
-        result: Result<Vec<u8>, Fate>,
-    },
-    /// The outcome of the request with this ticket.
-    Requested {
-        ticket: u64,
-        outcome: Result<(), Refusal>,
-    },
-    Joined,
-    /// The node was removed, and begins again as another one.
-    Expelled,
-    /// The node has left, or its group has ended.
-    Left,
-}
-
-/// A service that this node keeps registered.
-#[derive(Clone, Debug)]
-pub(crate) struct Registration {
-    pub(crate) name: Name,
-    pub(crate) service: u64,
-    pub(crate) several: bool,
-    pub(crate) stateless: bool,
-    pub(crate) shards: u32,
-    pub(crate) key: u128,
-    pub(crate) parent: NameCapability,
-}
-
-impl Registration {
-    fn request(&self) -> Request {
-        Request::Register {
-            name: self.name.clone(),
-            service: self.service,
-            several: self.several,
-            stateless: self.stateless,
-            shards: self.shards,
-            key: self.key,
-            parent: self.parent.clone(),
-        }
-    }
-}
-
 /// The request that the leader is asked for.
 #[derive(Debug)]
 struct Pending {
@@ -126,53 +51,6 @@ struct Pending {
     /// `None`: of the protocol itself.
     ticket: Option<u64>,
     send_at: Time,
-}
-
-/// Known nodes and entries.
-#[derive(Debug, Default)]
-struct Known {
-    endpoints: BTreeMap<NodeId, (String, Option<u64>)>,
-    entries: BTreeMap<NameAlias, (Entry, bool)>,
-    /// Names to ask for, and when they were asked for.
-    asked: BTreeMap<NameAlias, Time>,
-}
-
-/// Where a node looks names up: in the directory, or at a member.
-struct Names<'a> {
-    group: &'a Group,
-    host: u64,
-    known: &'a mut Known,
-}
-
-impl Lookup for Names<'_> {
-    fn entry(&mut self, name: NameAlias) -> Option<Entry> {
-        if self.group.is_member() {
-            return self.group.directory.entry(name).map(|(_, entry)| entry.clone());
-        }
-        let entry = self.known.entries.get(&name);
-        if entry.is_none_or(|(_, doubted)| *doubted) {
-            self.known.asked.entry(name).or_insert(0);
-        }
-        entry.map(|(entry, _)| entry.clone())
-    }
-
-    fn doubt(&mut self, name: NameAlias) {
-        if let Some((_, doubted)) = self.known.entries.get_mut(&name) {
-            *doubted = true;
-        }
-    }
-
-    fn distance(&self, node: NodeId) -> u8 {
-        let member = self.group.directory.members.get(&node).map(|member| member.host);
-        let host = member.or_else(|| self.known.endpoints.get(&node).and_then(|(_, host)| *host));
-        if node == self.group.me {
-            0
-        } else if host == Some(self.host) {
-            1
-        } else {
-            2
-        }
-    }
 }
 
 /// A node.
@@ -257,6 +135,11 @@ impl Core {
     /// Calls services of the group of the nodes at these endpoints, and is no member.
     pub(crate) fn visit(&mut self, seeds: Vec<String>) {
         self.seeds = seeds;
+    }
+
+    /// Returns whether it is a member or will be one.
+    pub(crate) fn is_joining(&self) -> bool {
+        self.joins && !self.leaves
     }
 
     pub(crate) fn me(&self) -> NodeId {
@@ -368,7 +251,31 @@ impl Core {
         self.finish(now);
     }
 
+    /// Asks for the directory: at this node if it is a member, or at the nodes that it knows. The answer is
+    /// [`Output::Shown`], perhaps several.
+    pub(crate) fn show(&mut self, now: Time) {
+        if self.group.is_member() {
+            self.loopback.push_back(Body::Show);
+        } else {
+            for seed in self.seeds.clone() {
+                self.send_to(seed, ANY, Body::Show);
+            }
+        }
+        self.finish(now);
+    }
+
+    /// Notes that the node at an endpoint is dead for certain.
+    pub(crate) fn endpoint_ended(&mut self, now: Time, endpoint: &str) {
+        let members = self.group.directory.members.iter();
+        let at = members.filter(|(_, member)| member.endpoint == endpoint).map(|(node, _)| *node);
+        for node in at.collect::<Vec<_>>() {
+            self.note_death(now, node);
+        }
+        self.finish(now);
+    }
+
     /// Notes that a node is dead for certain.
+    #[cfg(test)]
     pub(crate) fn died(&mut self, now: Time, node: NodeId) {
         self.note_death(now, node);
         self.finish(now);
@@ -490,6 +397,13 @@ impl Core {
                     self.group.propose(now, from, number, request);
                 }
             }
+            Body::Show => {
+                if self.group.is_member() {
+                    let directory = self.group.directory.for_others();
+                    self.send(from, Body::Shown { leader: self.group.leader(), directory });
+                }
+            }
+            Body::Shown { leader, directory } => self.outputs.push_back(Output::Shown { leader, directory }),
             Body::Resolve { name } => self.resolve(from, name),
             Body::Resolved { name, entry, nodes } => {
                 for (node, endpoint, host) in nodes {
@@ -575,22 +489,6 @@ impl Core {
         {
             self.send(from, Body::Ask { node: leader, endpoint });
         }
-    }
-
-    fn resolve(&mut self, from: NodeId, name: NameAlias) {
-        if !self.group.is_member() {
-            return;
-        }
-        let entry = self.group.directory.entry(name).map(|(_, entry)| entry.clone());
-        let of_shards = entry.iter().flat_map(|entry| entry.shards.iter().filter_map(|shard| shard.owner));
-        let of_places = entry.iter().flat_map(|entry| entry.places.iter().map(|place| place.node));
-        let members = &self.group.directory.members;
-        let mut nodes: Vec<NodeId> = of_places.chain(of_shards).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        let address = |node: NodeId| members.get(&node).map(|m| (node, m.endpoint.clone(), m.host));
-        let nodes = nodes.into_iter().filter_map(address).collect();
-        self.send(from, Body::Resolved { name, entry, nodes });
     }
 
     /// Returns whether this node serves a key now.
@@ -702,15 +600,6 @@ impl Core {
         }
     }
 
-    fn drop_shards(&mut self) {
-        let shards: Vec<(NameAlias, u32)> = self.serving.shards.keys().copied().collect();
-        for (name, shard) in shards {
-            if let Some(local) = self.serving.end(name, shard) {
-                self.outputs.push_back(Output::Drop { service: local.service, shard });
-            }
-        }
-    }
-
     fn end(&mut self) {
         self.joins = false;
         self.drop_shards();
@@ -744,27 +633,6 @@ impl Core {
         }
     }
 
-    fn ask_for_names(&mut self, now: Time) {
-        if self.known.asked.is_empty() || self.group.is_member() {
-            return self.known.asked.clear();
-        }
-        let client = &self.client;
-        self.known.asked.retain(|name, _| client.calls_name(*name));
-        let due: Vec<NameAlias> =
-            self.known.asked.iter().filter(|(_, at)| now >= **at + AGAIN).map(|(name, _)| *name).collect();
-        for name in due {
-            self.known.asked.insert(name, now);
-            // A seed, or a node that has answered before.
-            let known = self.known.endpoints.values().filter(|(_, host)| host.is_some());
-            let contacts: Vec<String> =
-                self.seeds.iter().cloned().chain(known.map(|(endpoint, _)| endpoint.clone())).collect();
-            if !contacts.is_empty() {
-                let at = usize::try_from(self.random.below(contacts.len() as u64)).unwrap_or(0);
-                self.send_to(contacts[at].clone(), ANY, Body::Resolve { name });
-            }
-        }
-    }
-
     /// Acts on the changes that were committed since the last time (I2).
     fn settle(&mut self, now: Time) {
         if self.group.committed() == self.settled {
@@ -791,201 +659,5 @@ impl Core {
             client.lost(now, node, &mut names);
         }
         self.client.hurry(now);
-    }
-
-    fn settle_shards(&mut self, now: Time) {
-        let me = self.group.me;
-        let directory = &self.group.directory;
-        let state = |name: NameAlias, shard: u32| {
-            directory.entry(name).and_then(|(_, entry)| entry.shards.get(shard as usize)).copied()
-        };
-        // Shards that went away, or whose state began anew.
-        let local = self.serving.shards.iter();
-        let gone: Vec<(NameAlias, u32)> = local
-            .filter(|((name, shard), local)| {
-                state(*name, *shard).is_none_or(|state| state.owner != Some(me) || state.born != local.born)
-            })
-            .map(|(at, _)| *at)
-            .collect();
-        for (name, shard) in gone {
-            if let Some(local) = self.serving.end(name, shard) {
-                self.outputs.push_back(Output::Drop { service: local.service, shard });
-            }
-        }
-        let mine: Vec<(NameAlias, u32, u64, super::directory::Shard)> = (directory.names())
-            .flat_map(|(name, entry)| {
-                let service = entry.place_of(me).map_or(0, |place| place.service);
-                let shards = (0u32..).zip(&entry.shards);
-                let owned = shards.filter(|(_, shard)| shard.owner == Some(me));
-                owned.map(move |(number, shard)| (name.alias(), number, service, *shard))
-            })
-            .collect();
-        for (name, shard, service, state) in mine {
-            if !self.serving.shards.contains_key(&(name, shard)) {
-                self.serving.begin(name, shard, state.born, service);
-                let incoming = self.serving.incoming.remove(&(name, shard));
-                let handed =
-                    incoming.filter(|incoming| incoming.is_complete() && incoming.epoch >= state.born);
-                let handed = handed.and_then(|incoming| postcard::from_bytes::<State>(&incoming.bytes).ok());
-                match handed {
-                    Some(State { service: bytes, sessions }) => {
-                        self.serving.adopt(now, sessions);
-                        self.outputs.push_back(Output::Import { service, shard, state: bytes });
-                    }
-                    None => self.outputs.push_back(Output::Create { service, shard }),
-                }
-            }
-        }
-        let directory = &self.group.directory;
-        self.serving.incoming.retain(|(name, shard), incoming| {
-            let state = directory.entry(*name).and_then(|(_, entry)| entry.shards.get(*shard as usize));
-            state.is_some_and(|state| state.target == Some(me) && state.epoch == incoming.epoch)
-        });
-        self.hand_over(now);
-    }
-
-    /// Moves the shards that have a target: exports each one, and sends its pieces.
-    fn hand_over(&mut self, now: Time) {
-        let directory = &self.group.directory;
-        let mut frames = Vec::new();
-        for ((name, shard), local) in &mut self.serving.shards {
-            let state = directory.entry(*name).and_then(|(_, entry)| entry.shards.get(*shard as usize));
-            let Some(state) = state.filter(|state| state.target.is_some()) else {
-                // The move was given up: it serves again.
-                local.handover = None;
-                continue;
-            };
-            let to = state.target.unwrap_or(ANY);
-            if local.handover.as_ref().is_none_or(|handover| handover.epoch != state.epoch) {
-                let handover = Handover { epoch: state.epoch, to, bytes: None, piece: 0, send_at: Time::MAX };
-                local.handover = Some(handover);
-                // Exported below, once no call runs.
-            }
-            let Some(handover) = &mut local.handover else { continue };
-            if let Some(bytes) = &handover.bytes
-                && now >= handover.send_at
-            {
-                handover.send_at = now + AGAIN;
-                let pieces = Handover::pieces(bytes);
-                let start = handover.piece as usize * PIECE;
-                if handover.piece < pieces {
-                    let piece = &bytes[start..bytes.len().min(start + PIECE)];
-                    let body = Body::Handover {
-                        name: *name,
-                        shard: *shard,
-                        epoch: handover.epoch,
-                        piece: handover.piece,
-                        pieces,
-                        bytes: piece.to_vec(),
-                    };
-                    frames.push((handover.to, body));
-                } else {
-                    // All pieces are there. The target asks the leader.
-                    handover.send_at = Time::MAX;
-                }
-            }
-        }
-        for (to, body) in frames {
-            self.send(to, body);
-        }
-        let ready: Vec<(NameAlias, u32)> = (self.serving.shards.iter())
-            .filter(|((name, shard), local)| {
-                let asked = |handover: &Handover| handover.bytes.is_none() && handover.piece == 0;
-                local.handover.as_ref().is_some_and(asked) && self.serving.is_idle(*name, *shard)
-            })
-            .map(|(at, _)| *at)
-            .collect();
-        for (name, shard) in ready {
-            let Some(local) = self.serving.shards.get_mut(&(name, shard)) else { continue };
-            let Some(handover) = &mut local.handover else { continue };
-            // Marks it as asked for.
-            handover.bytes = Some(Vec::new());
-            handover.send_at = Time::MAX;
-            let (service, epoch) = (local.service, handover.epoch);
-            self.outputs.push_back(Output::Export { service, name, shard, epoch });
-        }
-    }
-
-    /// Brings the next request to the leader, until its outcome is in the directory.
-    fn advance_requests(&mut self, now: Time) {
-        let me = self.group.me;
-        let Some(member) = self.group.directory.members.get(&me) else { return };
-        if let Some(pending) = &self.pending
-            && member.request >= pending.number
-        {
-            let outcome = member.outcome;
-            if let Some(Pending { ticket, request, .. }) = self.pending.take() {
-                if let Request::Register { key, .. } = request
-                    && outcome.is_err()
-                {
-                    match ticket {
-                        Some(_) => self.registrations.retain(|kept| kept.key != key),
-                        None => self.register_at = now + self.options.timing.lease,
-                    }
-                }
-                if let Some(ticket) = ticket {
-                    self.outputs.push_back(Output::Requested { ticket, outcome });
-                }
-            }
-        }
-        if self.pending.is_none() {
-            let Some((ticket, request)) = self.next_request(now) else { return };
-            self.last_number += 1;
-            self.pending = Some(Pending { number: self.last_number, request, ticket, send_at: now });
-        }
-        let Some(pending) = &mut self.pending else { return };
-        if now < pending.send_at {
-            return;
-        }
-        pending.send_at = now + AGAIN;
-        let (number, request) = (pending.number, pending.request.clone());
-        if !self.group.propose(now, me, number, request.clone())
-            && let Some(leader) = self.group.leader()
-        {
-            self.send(leader, Body::Propose { number, request });
-        }
-    }
-
-    /// The next request: a shard that has arrived, a request of the driver, or a service that is not
-    /// registered.
-    fn next_request(&mut self, now: Time) -> Option<(Option<u64>, Request)> {
-        let directory = &self.group.directory;
-        let arrived = self.serving.incoming.iter().find(|((name, shard), incoming)| {
-            let state = directory.entry(*name).and_then(|(_, entry)| entry.shards.get(*shard as usize));
-            let current = |state: &super::directory::Shard| {
-                state.epoch == incoming.epoch && state.target == Some(self.group.me)
-            };
-            incoming.is_complete() && state.is_some_and(current)
-        });
-        if let Some(((name, shard), incoming)) = arrived {
-            let request = Request::Moved { name: *name, shard: *shard, epoch: incoming.epoch };
-            return Some((None, request));
-        }
-        if let Some(request) = self.requests.pop_front() {
-            return Some(request);
-        }
-        // A shard of a leaver that no other member can take.
-        for ((name, shard), local) in &mut self.serving.shards {
-            if let Some((_, entry)) = directory.entry(*name)
-                && entry.is_last(self.group.me)
-                && let Some(state) = entry.shards.get(*shard as usize)
-                && serving::is_settled_on(state, self.group.me)
-            {
-                local.abandoned = Some(state.epoch);
-                let request = Request::Abandon { name: *name, shard: *shard, epoch: state.epoch };
-                return Some((None, request));
-            }
-        }
-        if now < self.register_at {
-            return None;
-        }
-        let registered = |kept: &Registration| {
-            let entry = directory.entry(kept.name.alias());
-            entry.is_some_and(|(_, entry)| {
-                entry.places.iter().any(|place| place.key == kept.key && place.node == self.group.me)
-            })
-        };
-        let missing = self.registrations.iter().find(|kept| !registered(kept))?;
-        Some((None, missing.request()))
     }
 }

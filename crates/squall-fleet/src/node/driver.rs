@@ -1,0 +1,379 @@
+//! The driver of a node's state machine: it gives it the time and the frames, and does what it asks for.
+//!
+//! Problem: calls, frames and timers come on many threads. The machine is one state.
+//! Idea: the machine lies under one lock, and each thread that has an event runs it. What it asks for is done
+//! after the lock: frames are sent by the same thread, services run on the [workers](super::workers).
+//!
+//! - I1. What the machine asks for one shard is done in its order: it is put into the shard's lane under the
+//!   lock.
+//! - I2. No user code, and no transport, runs under the lock.
+//! - I3. The timer thread sleeps until the machine's next time. A thread whose event made it earlier wakes it.
+//!
+//! Cost: two locks and the machine's maps for each call, beside the transport.
+
+use super::service::{Service, ServiceCall, ShardService};
+use super::workers::Workers;
+use crate::handover::{Giver, Taker, handover};
+use crate::protocol::{CallId, Core, Directory, Output, Route, RunId, Time};
+use crate::transport::Receive;
+use crate::{Fate, NodeId, Refusal, Transport};
+use squall_sys::sync::{Condvar, Mutex, MutexGuard, StdArc as Arc, Weak, lock, thread};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+type Result<T, E = Fate> = std::result::Result<T, E>;
+
+/// A service of this node.
+#[derive(Clone)]
+pub(super) enum Kind {
+    Plain(Arc<dyn Service>),
+    Sharded(Arc<dyn ShardService>),
+}
+
+pub(super) struct State {
+    pub(super) core: Core,
+    services: HashMap<u64, Kind>,
+    calls: HashMap<CallId, Giver<Result<Vec<u8>>>>,
+    requests: HashMap<u64, Giver<Result<(), Refusal>>>,
+    shows: Vec<Giver<(Option<NodeId>, Directory)>>,
+    last_ticket: u64,
+    /// The next tick that the timer thread knows of.
+    tick_at: Time,
+    pub(super) joined: bool,
+    pub(super) left: bool,
+    /// The transport is stopped.
+    closed: bool,
+}
+
+pub(super) struct Driver {
+    pub(super) transport: Arc<dyn Transport>,
+    state: Mutex<State>,
+    /// The node joined or left, or its next tick is earlier.
+    changed: Condvar,
+    pub(super) workers: Workers,
+    clock: Clock,
+}
+
+/// Microseconds of a clock that runs while the system is suspended: a lease must end there, too.
+#[derive(Debug)]
+struct Clock {
+    #[cfg(not(target_os = "linux"))]
+    start: Instant,
+}
+
+impl Clock {
+    fn new() -> Clock {
+        Clock {
+            #[cfg(not(target_os = "linux"))]
+            start: Instant::now(),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn now(&self) -> Time {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+        seconds * 1_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn now(&self) -> Time {
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(Time::MAX)
+    }
+}
+
+/// What is done after the lock.
+enum Deed {
+    Send { to: String, frame: Vec<u8> },
+    Complete(Giver<Result<Vec<u8>>>, Result<Vec<u8>>),
+    Decide(Giver<Result<(), Refusal>>, Result<(), Refusal>),
+    Show(Giver<(Option<NodeId>, Directory)>, (Option<NodeId>, Directory)),
+}
+
+impl Driver {
+    pub(super) fn new(
+        transport: Arc<dyn Transport>,
+        workers: usize,
+        make: impl FnOnce(Time) -> Core,
+    ) -> Driver {
+        let clock = Clock::new();
+        let core = make(clock.now());
+        let state = State {
+            core,
+            services: HashMap::new(),
+            calls: HashMap::new(),
+            requests: HashMap::new(),
+            shows: Vec::new(),
+            last_ticket: 0,
+            tick_at: Time::MAX,
+            joined: false,
+            left: false,
+            closed: false,
+        };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        Driver { transport, state, changed, workers: Workers::new(workers), clock }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state, "the state of a node")
+    }
+
+    /// Gives the machine an event, and does what it asks for.
+    pub(super) fn drive<R>(self: &Arc<Self>, event: impl FnOnce(&mut State, Time) -> R) -> R {
+        let mut state = self.state();
+        let result = event(&mut state, self.clock.now());
+        let mut deeds = Vec::new();
+        for output in state.core.take_outputs() {
+            self.take(&mut state, output, &mut deeds);
+        }
+        let next = state.core.wake_at();
+        let wakes = next < state.tick_at;
+        if wakes {
+            state.tick_at = next;
+        }
+        drop(state);
+        if wakes {
+            self.changed.notify_all();
+        }
+        self.workers.help();
+        for deed in deeds {
+            match deed {
+                Deed::Send { to, frame } => self.transport.send(&to, &frame),
+                Deed::Complete(giver, result) => giver.give(result),
+                Deed::Decide(giver, outcome) => giver.give(outcome),
+                Deed::Show(giver, shown) => giver.give(shown),
+            }
+        }
+        result
+    }
+
+    fn take(self: &Arc<Self>, state: &mut State, output: Output, deeds: &mut Vec<Deed>) {
+        match output {
+            Output::Send { to, frame } => deeds.push(Deed::Send { to, frame }),
+            Output::Run { run, service, shard, client, method, body } => {
+                let lane = shard.map(|shard| (service, shard));
+                let kind = state.services.get(&service).cloned();
+                let driver = self.clone();
+                let work = move || driver.run(run, kind, shard, client, method, &body);
+                self.workers.add(lane, Box::new(work));
+            }
+            Output::Create { service, shard } => {
+                self.with_shards(state, service, shard, move |service, _| service.create(shard));
+            }
+            Output::Import { service, shard, state: bytes } => {
+                self.with_shards(state, service, shard, move |service, _| service.import(shard, &bytes));
+            }
+            Output::Drop { service, shard } => {
+                self.with_shards(state, service, shard, move |service, _| service.forget(shard));
+            }
+            Output::Export { service, name, shard, epoch } => {
+                self.with_shards(state, service, shard, move |service, driver| {
+                    let bytes = service.export(shard);
+                    driver.drive(|state, now| state.core.exported(now, name, shard, epoch, bytes));
+                });
+            }
+            Output::Called { call, result } => {
+                if let Some(giver) = state.calls.remove(&call) {
+                    deeds.push(Deed::Complete(giver, result));
+                }
+            }
+            Output::Requested { ticket, outcome } => {
+                if let Some(giver) = state.requests.remove(&ticket) {
+                    deeds.push(Deed::Decide(giver, outcome));
+                }
+            }
+            Output::Shown { leader, directory } => {
+                for giver in state.shows.drain(..) {
+                    deeds.push(Deed::Show(giver, (leader, directory.clone())));
+                }
+            }
+            Output::Joined => {
+                state.joined = true;
+                self.changed.notify_all();
+            }
+            Output::Expelled => state.joined = false,
+            Output::Left => {
+                state.left = true;
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    fn with_shards(
+        self: &Arc<Self>,
+        state: &State,
+        service: u64,
+        shard: u32,
+        work: impl FnOnce(&dyn ShardService, &Arc<Driver>) + Send + 'static,
+    ) {
+        if let Some(Kind::Sharded(kind)) = state.services.get(&service).cloned() {
+            let driver = self.clone();
+            self.workers.add(Some((service, shard)), Box::new(move || work(&*kind, &driver)));
+        }
+    }
+
+    /// Runs a call of a service, and gives the machine its result. A panic drops the call.
+    fn run(
+        self: &Arc<Self>,
+        run: RunId,
+        kind: Option<Kind>,
+        shard: Option<u32>,
+        client: NodeId,
+        method: u64,
+        body: &[u8],
+    ) {
+        let mut end = EndOfRun { driver: self, run, result: None };
+        let call = ServiceCall { client, method, body };
+        end.result = match (kind, shard) {
+            (Some(Kind::Plain(service)), None) => service.call(call),
+            (Some(Kind::Sharded(service)), Some(shard)) => service.call(shard, call),
+            _ => None,
+        };
+    }
+
+    pub(super) fn call(
+        self: &Arc<Self>,
+        route: Route,
+        method: u64,
+        body: Vec<u8>,
+        limit: Duration,
+    ) -> Taker<Result<Vec<u8>>> {
+        let (giver, taker) = handover();
+        self.drive(|state, now| {
+            if state.closed {
+                giver.give(Err(Fate::Closed));
+                return;
+            }
+            let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
+            let call = state.core.call(now, route, method, body, now.saturating_add(limit));
+            state.calls.insert(call, giver);
+        });
+        taker
+    }
+
+    /// Makes a request of the directory.
+    pub(super) fn request(
+        self: &Arc<Self>,
+        request: impl FnOnce(&mut Core, Time, u64),
+    ) -> Taker<Result<(), Refusal>> {
+        let (giver, taker) = handover();
+        self.drive(|state, now| {
+            state.last_ticket += 1;
+            let ticket = state.last_ticket;
+            state.requests.insert(ticket, giver);
+            request(&mut state.core, now, ticket);
+        });
+        taker
+    }
+
+    /// Adds a service before its name is registered.
+    pub(super) fn add_service(&self, number: u64, kind: Kind) {
+        self.state().services.insert(number, kind);
+    }
+
+    pub(super) fn show(self: &Arc<Self>) -> Taker<(Option<NodeId>, Directory)> {
+        let (giver, taker) = handover();
+        self.drive(|state, now| {
+            state.shows.push(giver);
+            state.core.show(now);
+        });
+        taker
+    }
+
+    /// Waits until `is_over`. Returns false if the limit passes first.
+    pub(super) fn wait(&self, limit: Duration, is_over: impl Fn(&State) -> bool) -> bool {
+        let deadline = Instant::now().checked_add(limit);
+        let mut state = self.state();
+        while !is_over(&state) {
+            let left = squall_machine::park::time_left(deadline).unwrap_or(Duration::from_secs(1));
+            if left.is_zero() {
+                return false;
+            }
+            state = match self.changed.wait_timeout(state, left) {
+                Ok((state, _)) => state,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        true
+    }
+
+    /// Ends the transport, the calls and the threads.
+    pub(super) fn close(self: &Arc<Self>) {
+        let closed = std::mem::replace(&mut self.state().closed, true);
+        if closed {
+            return;
+        }
+        self.drive(|state, now| state.core.close(now));
+        self.transport.stop();
+        self.workers.end(Duration::from_secs(10));
+        let mut state = self.state();
+        let requests = std::mem::take(&mut state.requests);
+        let shows = std::mem::take(&mut state.shows);
+        drop(state);
+        // Without a result: the node is closed.
+        drop((requests, shows));
+        self.changed.notify_all();
+    }
+
+    /// The timer thread of the node (I3). Ends with the node.
+    pub(super) fn start_timer(self: &Arc<Self>) -> std::io::Result<thread::JoinHandle<()>> {
+        let driver = Arc::downgrade(self);
+        thread::Builder::new().name("squall-fleet-timer".into()).spawn(move || tick(&driver))
+    }
+}
+
+/// The longest sleep of a timer thread: it holds no node alive.
+const NAP: Duration = Duration::from_secs(1);
+
+fn tick(driver: &Weak<Driver>) {
+    while let Some(driver) = driver.upgrade() {
+        let mut state = driver.state();
+        if state.closed {
+            return;
+        }
+        let now = driver.clock.now();
+        if state.core.wake_at() <= now {
+            drop(state);
+            driver.drive(|state, now| {
+                state.core.tick(now);
+                state.tick_at = Time::MAX;
+            });
+            continue;
+        }
+        state.tick_at = state.core.wake_at();
+        let left = Duration::from_micros(state.tick_at - now).min(NAP);
+        let waited = driver.changed.wait_timeout(state, left);
+        drop(waited);
+    }
+}
+
+/// The end of a run, also by a panic.
+struct EndOfRun<'a> {
+    driver: &'a Arc<Driver>,
+    run: RunId,
+    result: Option<Vec<u8>>,
+}
+
+impl Drop for EndOfRun<'_> {
+    fn drop(&mut self) {
+        let (run, result) = (self.run, self.result.take());
+        self.driver.drive(|state, now| state.core.completed(now, run, result));
+    }
+}
+
+/// The receiver of a node's frames. It does not keep the node alive.
+pub(super) struct Frames(pub(super) Weak<Driver>);
+
+impl Receive for Frames {
+    fn receive(&self, from: &str, frame: &[u8]) {
+        if let Some(driver) = self.0.upgrade() {
+            driver.drive(|state, now| state.core.receive(now, from, frame));
+        }
+    }
+
+    fn ended(&self, endpoint: &str) {
+        if let Some(driver) = self.0.upgrade() {
+            driver.drive(|state, now| state.core.endpoint_ended(now, endpoint));
+        }
+    }
+}

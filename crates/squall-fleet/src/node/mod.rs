@@ -1,0 +1,538 @@
+//! Nodes: the members of a group, and its visitors.
+
+mod driver;
+mod objects;
+mod service;
+mod show;
+mod workers;
+
+pub use self::objects::{ExportError, NodeImportError};
+pub use self::service::{Service, ServiceCall, ShardService};
+pub use self::show::{GroupInfo, MemberInfo, ServiceInfo, ShardInfo};
+
+use self::driver::{Driver, Frames, Kind};
+use crate::capability::random;
+use crate::protocol::{Core, NodeOptions, Registration, Request, Route, Timing};
+use crate::transport::Receiver;
+use crate::{Fate, Name, NameCapability, NodeId, Refusal, Transport};
+use squall_sys::sync::StdArc as Arc;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The most threads that run the services of a node, unless the builder says otherwise.
+const WORKERS: usize = 64;
+
+/// The secret number of a group. Nodes drop the frames of other groups.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct GroupKey(u128);
+
+impl GroupKey {
+    /// Returns a random key, for a new group.
+    ///
+    /// # Panics
+    /// If the system has no random bytes.
+    pub fn random() -> GroupKey {
+        GroupKey(random())
+    }
+}
+
+impl fmt::Display for GroupKey {
+    /// Writes the secret, in a form that [`FromStr`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl FromStr for GroupKey {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<GroupKey, &'static str> {
+        let malformed = "the key of a group is 32 hexadecimal digits";
+        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(malformed);
+        }
+        u128::from_str_radix(text, 16).map(GroupKey).map_err(|_| malformed)
+    }
+}
+
+impl fmt::Debug for GroupKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GroupKey(_)")
+    }
+}
+
+/// Makes nodes.
+#[derive(Debug)]
+#[must_use = "a builder makes a node by `found`, `join` or `visit`"]
+pub struct NodeBuilder {
+    key: GroupKey,
+    host: Option<u64>,
+    workers: usize,
+}
+
+impl NodeBuilder {
+    /// Begins with the key of the node's group.
+    pub fn new(key: GroupKey) -> NodeBuilder {
+        NodeBuilder { key, host: None, workers: WORKERS }
+    }
+
+    /// Sets the number of the machine. Calls prefer services of the same machine. Default: the identity of the
+    /// running kernel.
+    pub fn host(mut self, host: u64) -> NodeBuilder {
+        self.host = Some(host);
+        self
+    }
+
+    /// Sets the most threads that run services of the node. Default: 64. Threads are started while all others
+    /// are busy.
+    pub fn workers(mut self, workers: usize) -> NodeBuilder {
+        self.workers = workers;
+        self
+    }
+
+    /// Makes a new group of this node alone. The capability is the right to all names.
+    ///
+    /// A member that later loses all others looks for them at `seeds`.
+    ///
+    /// # Errors
+    /// The transport cannot start, or the system has no thread left.
+    /// # Panics
+    /// If the system has no random bytes.
+    pub fn found(self, transport: impl Transport, seeds: &[&str]) -> io::Result<(Node, NameCapability)> {
+        let key = random();
+        let node = self.start(transport)?;
+        let seeds = owned(seeds);
+        node.0.drive(|state, now| state.core.found(now, key, seeds));
+        Ok((node, NameCapability { name: Name::root(), key }))
+    }
+
+    /// Joins the group of the nodes at the endpoints `seeds`. Returns before the node is a member:
+    /// [`Node::wait_joined`] waits.
+    ///
+    /// # Errors
+    /// The transport cannot start, or the system has no thread left.
+    /// # Panics
+    /// If the system has no random bytes.
+    pub fn join(self, transport: impl Transport, seeds: &[&str]) -> io::Result<Node> {
+        let node = self.start(transport)?;
+        let seeds = owned(seeds);
+        node.0.drive(|state, now| state.core.join(now, seeds));
+        Ok(node)
+    }
+
+    /// Makes a node that calls services of the group of the nodes at `seeds`, and is no member. It can serve
+    /// nothing.
+    ///
+    /// # Errors
+    /// The transport cannot start, or the system has no thread left.
+    /// # Panics
+    /// If the system has no random bytes.
+    pub fn visit(self, transport: impl Transport, seeds: &[&str]) -> io::Result<Node> {
+        let node = self.start(transport)?;
+        let seeds = owned(seeds);
+        node.0.drive(|state, _| state.core.visit(seeds));
+        Ok(node)
+    }
+
+    fn start(self, transport: impl Transport) -> io::Result<Node> {
+        let transport: Arc<dyn Transport> = Arc::new(transport);
+        let options = NodeOptions {
+            group: self.key.0,
+            endpoint: transport.endpoint(),
+            host: self.host.unwrap_or_else(host),
+            timing: Timing::LOCAL,
+        };
+        let [seed, _] = [random(), 0].map(|number| number as u64);
+        let driver = Driver::new(transport, self.workers, |now| Core::new(options, seed, now));
+        let driver = Arc::new(driver);
+        driver.transport.start(Receiver::new(Frames(Arc::downgrade(&driver))))?;
+        let node = Node(driver);
+        node.0.start_timer()?;
+        Ok(node)
+    }
+}
+
+fn owned(seeds: &[&str]) -> Vec<String> {
+    seeds.iter().map(|seed| (*seed).to_owned()).collect()
+}
+
+/// A number of the running kernel: equal for all processes of a machine.
+fn host() -> u64 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let name: Result<Name, _> = format!("/{}", text.trim()).parse();
+    name.map_or(0, |name| name.alias().0 as u64)
+}
+
+/// The form of a service under its name.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NameOptions {
+    several: bool,
+    stateless: bool,
+}
+
+impl NameOptions {
+    /// One service alone has the name.
+    pub fn new() -> NameOptions {
+        NameOptions::default()
+    }
+
+    /// Several services may have the name. A client keeps to the nearest one (FO-09: MULTIPLE).
+    pub fn several(mut self) -> NameOptions {
+        self.several = true;
+        self
+    }
+
+    /// Several services may have the name, and any may serve any call. A client spreads its calls over the
+    /// nearest ones (FO-09: STATELESS).
+    pub fn stateless(mut self) -> NameOptions {
+        (self.several, self.stateless) = (true, true);
+        self
+    }
+}
+
+/// The reason why a node has not changed the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The directory refuses it.
+    Refused(Refusal),
+    /// The node is no member, or has left.
+    NoMember,
+    /// No leader answered in time. The change may come later.
+    TimedOut,
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RequestError::Refused(refusal) => refusal.fmt(f),
+            RequestError::NoMember => f.write_str("the node is no member of its group; join it first"),
+            RequestError::TimedOut => f.write_str(
+                "no leader answered within 30 s; the change may come later. Look whether most voters live",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RequestError {}
+
+/// A call that ended without a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallLost {
+    /// The name that was called.
+    pub name: Name,
+    /// The reason.
+    pub fate: Fate,
+}
+
+impl fmt::Display for CallLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.fate)
+    }
+}
+
+impl std::error::Error for CallLost {}
+
+/// The time that a change of the directory may take.
+const REQUEST: Duration = Duration::from_secs(30);
+
+/// A node of a group: it serves and calls services by their names.
+///
+/// The members of a group agree on a directory of names, and on the owner of each shard of a fleet. A member
+/// that dies is removed, and its shards get other owners. A member that seems dead serves nothing, so a shard
+/// never has two owners. A call runs at most once, on whatever node.
+///
+/// Dropping a node ends it at once, as a death would. [`leave`](Node::leave) moves its shards away first.
+///
+/// Source: Wentzlaff 2012, §3.2.3 and §3.2.4 (FO-08 to FO-14, FO-23).
+///
+/// # Cost
+/// A timer thread, and up to 64 threads while services run. A member sends and receives about 20 frames a
+/// second; the leader does so with each member.
+/// # Examples
+#[cfg_attr(all(target_os = "linux", not(miri)), doc = "```")]
+#[cfg_attr(not(all(target_os = "linux", not(miri))), doc = "```ignore")]
+/// use squall::fleet::{GroupKey, LocalNetwork, NameOptions, NodeBuilder, ServiceCall};
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // Three nodes of one process. `HostTransport` joins processes of a machine.
+/// let network = LocalNetwork::new();
+/// let key = GroupKey::random();
+/// let (first, root) = NodeBuilder::new(key).found(network.bind("a")?, &[])?;
+/// let second = NodeBuilder::new(key).join(network.bind("b")?, &["local/a"])?;
+/// let client = NodeBuilder::new(key).visit(network.bind("c")?, &["local/a"])?;
+///
+/// second.wait_joined(Duration::from_secs(60))?;
+/// let shout = |call: ServiceCall<'_>| Some(call.body.to_ascii_uppercase());
+/// second.serve(&"/shout".parse()?, &root, NameOptions::new(), shout)?;
+///
+/// let reply = client.call(&"/shout".parse()?, 0, b"hello", Duration::from_secs(60))?;
+/// assert_eq!(reply, b"HELLO");
+/// # drop(first);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Node(Arc<Driver>);
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("id", &self.id()).field("endpoint", &self.endpoint()).finish()
+    }
+}
+
+impl Node {
+    /// Returns the number of this node. A node that was removed and joined again has another one.
+    pub fn id(&self) -> NodeId {
+        self.0.state().core.me()
+    }
+
+    /// Returns the endpoint at which other nodes reach this one.
+    pub fn endpoint(&self) -> String {
+        self.0.transport.endpoint()
+    }
+
+    /// Returns whether the node is a member of its group now.
+    pub fn is_member(&self) -> bool {
+        self.0.state().core.group().is_member()
+    }
+
+    /// Waits until the node is a member.
+    ///
+    /// # Errors
+    /// The time is over.
+    pub fn wait_joined(&self, limit: Duration) -> Result<(), RequestError> {
+        let joined = self.0.wait(limit, |state| state.joined || state.left);
+        if joined && !self.0.state().left { Ok(()) } else { Err(RequestError::TimedOut) }
+    }
+
+    /// Serves a name. `parent` is the right to name services there, for example the one of
+    /// [`found`](NodeBuilder::found). Returns the right to longer names, and to end this service.
+    ///
+    /// The node registers the service again if it was removed from the group and has joined again.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn serve(
+        &self,
+        name: &Name,
+        parent: &NameCapability,
+        options: NameOptions,
+        service: impl Service,
+    ) -> Result<NameCapability, RequestError> {
+        self.register(name, parent, options, 0, Kind::Plain(Arc::new(service)))
+    }
+
+    /// Joins, or begins, the fleet of a name, whose state lies in `shards` shards. The members share the shards
+    /// evenly. All give the same number.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn serve_shards(
+        &self,
+        name: &Name,
+        parent: &NameCapability,
+        shards: u32,
+        service: impl ShardService,
+    ) -> Result<NameCapability, RequestError> {
+        let shards = shards.max(1);
+        self.register(name, parent, NameOptions::new().several(), shards, Kind::Sharded(Arc::new(service)))
+    }
+
+    fn register(
+        &self,
+        name: &Name,
+        parent: &NameCapability,
+        options: NameOptions,
+        shards: u32,
+        kind: Kind,
+    ) -> Result<NameCapability, RequestError> {
+        // A random number: no other service of the group has it.
+        let (service, key) = (random() as u64 | 1, random());
+        self.0.add_service(service, kind);
+        let NameOptions { several, stateless } = options;
+        let name = name.clone();
+        let capability = NameCapability { name: name.clone(), key };
+        let registration =
+            Registration { name, service, several, stateless, shards, key, parent: parent.clone() };
+        self.ask(|core, now, ticket| core.register(now, ticket, registration))?;
+        Ok(capability)
+    }
+
+    /// Ends the service of a capability. The shards of a fleet move to the other members first.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn end_service(&self, capability: &NameCapability) -> Result<(), RequestError> {
+        let capability = capability.clone();
+        self.ask(|core, now, ticket| core.request(now, ticket, Request::Unregister { capability }))
+    }
+
+    /// Claims all names below `name`. Only the holder of the capability, or of one below it, can use them
+    /// (FO-10).
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn reserve(&self, name: &Name, parent: &NameCapability) -> Result<NameCapability, RequestError> {
+        let key = random();
+        let request = Request::Reserve { name: name.clone(), key, parent: parent.clone() };
+        self.ask(|core, now, ticket| core.request(now, ticket, request))?;
+        Ok(NameCapability { name: name.clone(), key })
+    }
+
+    /// Ends a claim. Names that exist below it stay.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn end_reservation(&self, capability: &NameCapability) -> Result<(), RequestError> {
+        let capability = capability.clone();
+        self.ask(|core, now, ticket| core.request(now, ticket, Request::Unreserve { capability }))
+    }
+
+    fn ask(&self, request: impl FnOnce(&mut Core, u64, u64)) -> Result<(), RequestError> {
+        if self.0.state().left || !self.0.state().core.is_joining() {
+            return Err(RequestError::NoMember);
+        }
+        match block_for(self.0.request(request), REQUEST) {
+            None => Err(RequestError::TimedOut),
+            Some(None) => Err(RequestError::NoMember),
+            Some(Some(Ok(()))) => Ok(()),
+            Some(Some(Err(refusal))) => Err(RequestError::Refused(refusal)),
+        }
+    }
+
+    /// Calls a service, and blocks until its result is there. The call runs at most once.
+    ///
+    /// # Errors
+    /// [`CallLost`], which tells whether the call may have run.
+    pub fn call(&self, name: &Name, method: u64, body: &[u8], limit: Duration) -> Result<Vec<u8>, CallLost> {
+        self.call_route(route(name, None, false), method, body, limit)
+    }
+
+    /// Calls a service whose calls may run twice. If a server is lost, the call goes to another one.
+    ///
+    /// # Errors
+    /// [`CallLost`].
+    pub fn call_repeatable(
+        &self,
+        name: &Name,
+        method: u64,
+        body: &[u8],
+        limit: Duration,
+    ) -> Result<Vec<u8>, CallLost> {
+        self.call_route(route(name, None, true), method, body, limit)
+    }
+
+    /// Calls the owner of a shard of a fleet. The call runs at most once, also if the shard moves meanwhile.
+    ///
+    /// # Errors
+    /// [`CallLost`].
+    pub fn call_shard(
+        &self,
+        name: &Name,
+        shard: u32,
+        method: u64,
+        body: &[u8],
+        limit: Duration,
+    ) -> Result<Vec<u8>, CallLost> {
+        self.call_route(route(name, Some(shard), false), method, body, limit)
+    }
+
+    /// Like [`call`](Node::call), but returns a future. Dropping it does not end the call.
+    pub fn call_async(
+        &self,
+        name: &Name,
+        method: u64,
+        body: &[u8],
+        limit: Duration,
+    ) -> impl Future<Output = Result<Vec<u8>, CallLost>> + Send + use<> {
+        let name = name.clone();
+        let taker = self.0.call(route(&name, None, false), method, body.to_vec(), limit);
+        async move { ended(&name, taker.await) }
+    }
+
+    fn call_route(
+        &self,
+        route: Route,
+        method: u64,
+        body: &[u8],
+        limit: Duration,
+    ) -> Result<Vec<u8>, CallLost> {
+        let name = route.name.clone();
+        let taker = self.0.call(route, method, body.to_vec(), limit);
+        ended(&name, block(taker))
+    }
+
+    /// Leaves the group: the services lose their names, the shards move to other members, and the node ends.
+    ///
+    /// If no other member can take the shards, their state ends.
+    ///
+    /// # Errors
+    /// The time is over. The node goes on leaving until it is dropped.
+    pub fn leave(&self, limit: Duration) -> Result<(), RequestError> {
+        self.0.drive(|state, now| state.core.leave(now));
+        let left = self.0.wait(limit, |state| state.left && state.core.running() == 0);
+        if left { Ok(()) } else { Err(RequestError::TimedOut) }
+    }
+
+    /// Returns the directory of the group: this member's copy, or that of a member which a visitor asks.
+    ///
+    /// # Errors
+    /// No member answers within `limit`.
+    pub fn show(&self, limit: Duration) -> Result<GroupInfo, RequestError> {
+        match block_for(self.0.show(), limit) {
+            Some(Some((leader, directory))) => Ok(GroupInfo::new(leader, &directory)),
+            Some(None) => Err(RequestError::NoMember),
+            None => Err(RequestError::TimedOut),
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+fn route(name: &Name, shard: Option<u32>, repeatable: bool) -> Route {
+    Route { name: name.clone(), shard, repeatable }
+}
+
+fn ended(name: &Name, result: Option<Result<Vec<u8>, Fate>>) -> Result<Vec<u8>, CallLost> {
+    let result = result.unwrap_or(Err(Fate::TimedOut));
+    result.map_err(|fate| CallLost { name: name.clone(), fate })
+}
+
+/// Waits for a future on this thread.
+fn block<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let waker = squall_machine::unpark::Unpark::waker();
+    let mut context = std::task::Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(result) => return result,
+            std::task::Poll::Pending => squall_sys::sync::thread::park(),
+        }
+    }
+}
+
+/// Waits for a future on this thread, at most for `limit`.
+fn block_for<T>(future: impl Future<Output = T>, limit: Duration) -> Option<T> {
+    let deadline = std::time::Instant::now().checked_add(limit);
+    let mut future = std::pin::pin!(future);
+    let waker = squall_machine::unpark::Unpark::waker();
+    let mut context = std::task::Context::from_waker(&waker);
+    loop {
+        if let std::task::Poll::Ready(result) = future.as_mut().poll(&mut context) {
+            return Some(result);
+        }
+        let left = squall_machine::park::time_left(deadline).unwrap_or(Duration::from_secs(3600));
+        if left.is_zero() {
+            return None;
+        }
+        squall_machine::unpark::park_for(left);
+    }
+}

@@ -1,0 +1,94 @@
+//! A group as people see it.
+
+use crate::protocol::Directory;
+use crate::{Name, NodeId};
+use std::collections::BTreeSet;
+
+/// The directory of a group at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupInfo {
+    /// The member that orders the changes, if there is one.
+    pub leader: Option<NodeId>,
+    /// The members.
+    pub members: Vec<MemberInfo>,
+    /// The names, in their order.
+    pub services: Vec<ServiceInfo>,
+    /// The names whose longer names are claimed.
+    pub reserved: Vec<Name>,
+}
+
+/// A member of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemberInfo {
+    /// Its number.
+    pub node: NodeId,
+    /// Where other nodes reach it.
+    pub endpoint: String,
+    /// The number of its machine.
+    pub host: u64,
+    /// It votes on changes.
+    pub votes: bool,
+    /// It moves its shards away, and leaves.
+    pub leaving: bool,
+}
+
+/// A name with its services.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServiceInfo {
+    /// The name.
+    pub name: Name,
+    /// Any service may serve any call.
+    pub stateless: bool,
+    /// The nodes that serve it.
+    pub nodes: Vec<NodeId>,
+    /// The shards, if it is a fleet with shards.
+    pub shards: Vec<ShardInfo>,
+}
+
+/// A shard of a fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShardInfo {
+    /// The owner, if the fleet has members.
+    pub owner: Option<NodeId>,
+    /// The member that it moves to.
+    pub target: Option<NodeId>,
+    /// Grows with each change of the owner or the target.
+    pub epoch: u64,
+    /// The epoch in which its state began.
+    pub born: u64,
+}
+
+impl GroupInfo {
+    pub(super) fn new(leader: Option<NodeId>, directory: &Directory) -> GroupInfo {
+        let voters: &BTreeSet<NodeId> = &directory.voters;
+        let members = (directory.members.iter())
+            .map(|(node, member)| MemberInfo {
+                node: *node,
+                endpoint: member.endpoint.clone(),
+                host: member.host,
+                votes: voters.contains(node),
+                leaving: member.leaving,
+            })
+            .collect();
+        let services = (directory.names())
+            .map(|(name, entry)| ServiceInfo {
+                name: name.clone(),
+                stateless: entry.stateless,
+                nodes: entry.places.iter().map(|place| place.node).collect(),
+                shards: (entry.shards.iter())
+                    .map(|shard| ShardInfo {
+                        owner: shard.owner,
+                        target: shard.target,
+                        epoch: shard.epoch,
+                        born: shard.born,
+                    })
+                    .collect(),
+            })
+            .collect();
+        GroupInfo { leader, members, services, reserved: directory.reserved().cloned().collect() }
+    }
+}

@@ -1,0 +1,98 @@
+//! Names and endpoints of other nodes, as a node knows them.
+
+use super::{ANY, Core};
+use crate::protocol::calls::Lookup;
+use crate::protocol::directory::Entry;
+use crate::protocol::frame::Body;
+use crate::protocol::group::Group;
+use crate::protocol::name::NameAlias;
+use crate::protocol::{AGAIN, NodeId, Time};
+use std::collections::BTreeMap;
+
+/// Known nodes and entries.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub(super) endpoints: BTreeMap<NodeId, (String, Option<u64>)>,
+    pub(super) entries: BTreeMap<NameAlias, (Entry, bool)>,
+    /// Names to ask for, and when they were asked for.
+    pub(super) asked: BTreeMap<NameAlias, Time>,
+}
+
+/// Where a node looks names up: in the directory, or at a member.
+pub(super) struct Names<'a> {
+    pub(super) group: &'a Group,
+    pub(super) host: u64,
+    pub(super) known: &'a mut Known,
+}
+
+impl Lookup for Names<'_> {
+    fn entry(&mut self, name: NameAlias) -> Option<Entry> {
+        if self.group.is_member() {
+            return self.group.directory.entry(name).map(|(_, entry)| entry.clone());
+        }
+        let entry = self.known.entries.get(&name);
+        if entry.is_none_or(|(_, doubted)| *doubted) {
+            self.known.asked.entry(name).or_insert(0);
+        }
+        entry.map(|(entry, _)| entry.clone())
+    }
+
+    fn doubt(&mut self, name: NameAlias) {
+        if let Some((_, doubted)) = self.known.entries.get_mut(&name) {
+            *doubted = true;
+        }
+    }
+
+    fn distance(&self, node: NodeId) -> u8 {
+        let member = self.group.directory.members.get(&node).map(|member| member.host);
+        let host = member.or_else(|| self.known.endpoints.get(&node).and_then(|(_, host)| *host));
+        if node == self.group.me {
+            0
+        } else if host == Some(self.host) {
+            1
+        } else {
+            2
+        }
+    }
+}
+
+impl Core {
+    /// Answers a node that asks for a name.
+    pub(super) fn resolve(&mut self, from: NodeId, name: NameAlias) {
+        if !self.group.is_member() {
+            return;
+        }
+        let entry = self.group.directory.entry(name).map(|(_, entry)| entry.clone());
+        let of_shards = entry.iter().flat_map(|entry| entry.shards.iter().filter_map(|shard| shard.owner));
+        let of_places = entry.iter().flat_map(|entry| entry.places.iter().map(|place| place.node));
+        let members = &self.group.directory.members;
+        let mut nodes: Vec<NodeId> = of_places.chain(of_shards).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let address = |node: NodeId| members.get(&node).map(|m| (node, m.endpoint.clone(), m.host));
+        let nodes = nodes.into_iter().filter_map(address).collect();
+        self.send(from, Body::Resolved { name, entry, nodes });
+    }
+
+    /// Asks for the names that calls wait for.
+    pub(super) fn ask_for_names(&mut self, now: Time) {
+        if self.known.asked.is_empty() || self.group.is_member() {
+            return self.known.asked.clear();
+        }
+        let client = &self.client;
+        self.known.asked.retain(|name, _| client.calls_name(*name));
+        let due: Vec<NameAlias> =
+            self.known.asked.iter().filter(|(_, at)| now >= **at + AGAIN).map(|(name, _)| *name).collect();
+        for name in due {
+            self.known.asked.insert(name, now);
+            // A seed, or a node that has answered before.
+            let known = self.known.endpoints.values().filter(|(_, host)| host.is_some());
+            let contacts: Vec<String> =
+                self.seeds.iter().cloned().chain(known.map(|(endpoint, _)| endpoint.clone())).collect();
+            if !contacts.is_empty() {
+                let at = usize::try_from(self.random.below(contacts.len() as u64)).unwrap_or(0);
+                self.send_to(contacts[at].clone(), ANY, Body::Resolve { name });
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The work of a node's driver.
+
+use crate::protocol::calls::{CallId, Fate};
+use crate::protocol::directory::{Directory, Request};
+use crate::protocol::name::{Name, NameAlias, NameCapability};
+use crate::protocol::{NodeId, Refusal, RunId};
+
+/// What the driver has to do, in this order.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Output {
+    Send {
+        to: String,
+        frame: Vec<u8>,
+    },
+    Run {
+        run: RunId,
+        service: u64,
+        shard: Option<u32>,
+        client: NodeId,
+        method: u64,
+        body: Vec<u8>,
+    },
+    /// Begin with an empty shard.
+    Create {
+        service: u64,
+        shard: u32,
+    },
+    /// Begin with a shard that comes from another member.
+    Import {
+        service: u64,
+        shard: u32,
+        state: Vec<u8>,
+    },
+    /// Copy the state of a shard, and call [`Core::exported`]. No call of the shard runs.
+    Export {
+        service: u64,
+        name: NameAlias,
+        shard: u32,
+        epoch: u64,
+    },
+    /// Forget a shard.
+    Drop {
+        service: u64,
+        shard: u32,
+    },
+    Called {
+        call: CallId,
+        result: Result<Vec<u8>, Fate>,
+    },
+    /// The outcome of the request with this ticket.
+    Requested {
+        ticket: u64,
+        outcome: Result<(), Refusal>,
+    },
+    /// The directory of the group, as a member has it.
+    Shown {
+        leader: Option<NodeId>,
+        directory: Directory,
+    },
+    Joined,
+    /// The node was removed, and begins again as another one.
+    Expelled,
+    /// The node has left, or its group has ended.
+    Left,
+}
+
+/// A service that this node keeps registered.
+#[derive(Clone, Debug)]
+pub(crate) struct Registration {
+    pub(crate) name: Name,
+    pub(crate) service: u64,
+    pub(crate) several: bool,
+    pub(crate) stateless: bool,
+    pub(crate) shards: u32,
+    pub(crate) key: u128,
+    pub(crate) parent: NameCapability,
+}
+
+impl Registration {
+    pub(super) fn request(&self) -> Request {
+        Request::Register {
+            name: self.name.clone(),
+            service: self.service,
+            several: self.several,
+            stateless: self.stateless,
+            shards: self.shards,
+            key: self.key,
+            parent: self.parent.clone(),
+        }
+    }
+}

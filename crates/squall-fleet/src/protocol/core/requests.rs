@@ -1,0 +1,90 @@
+//! The requests of a member to change the directory, one at a time.
+
+use super::{Core, Output, Pending, Registration};
+use crate::protocol::directory::{Request, Shard};
+use crate::protocol::frame::Body;
+use crate::protocol::{AGAIN, Time, serving};
+
+impl Core {
+    /// Brings the next request to the leader, until its outcome is in the directory.
+    pub(super) fn advance_requests(&mut self, now: Time) {
+        let me = self.group.me;
+        let Some(member) = self.group.directory.members.get(&me) else { return };
+        if let Some(pending) = &self.pending
+            && member.request >= pending.number
+        {
+            let outcome = member.outcome;
+            if let Some(Pending { ticket, request, .. }) = self.pending.take() {
+                if let Request::Register { key, .. } = request
+                    && outcome.is_err()
+                {
+                    match ticket {
+                        Some(_) => self.registrations.retain(|kept| kept.key != key),
+                        None => self.register_at = now + self.options.timing.lease,
+                    }
+                }
+                if let Some(ticket) = ticket {
+                    self.outputs.push_back(Output::Requested { ticket, outcome });
+                }
+            }
+        }
+        if self.pending.is_none() {
+            let Some((ticket, request)) = self.next_request(now) else { return };
+            self.last_number += 1;
+            self.pending = Some(Pending { number: self.last_number, request, ticket, send_at: now });
+        }
+        let Some(pending) = &mut self.pending else { return };
+        if now < pending.send_at {
+            return;
+        }
+        pending.send_at = now + AGAIN;
+        let (number, request) = (pending.number, pending.request.clone());
+        if !self.group.propose(now, me, number, request.clone())
+            && let Some(leader) = self.group.leader()
+        {
+            self.send(leader, Body::Propose { number, request });
+        }
+    }
+
+    /// The next request: a shard that has arrived, a request of the driver, or a service that is not
+    /// registered.
+    fn next_request(&mut self, now: Time) -> Option<(Option<u64>, Request)> {
+        let directory = &self.group.directory;
+        let arrived = self.serving.incoming.iter().find(|((name, shard), incoming)| {
+            let state = directory.entry(*name).and_then(|(_, entry)| entry.shards.get(*shard as usize));
+            let current =
+                |state: &Shard| state.epoch == incoming.epoch && state.target == Some(self.group.me);
+            incoming.is_complete() && state.is_some_and(current)
+        });
+        if let Some(((name, shard), incoming)) = arrived {
+            let request = Request::Moved { name: *name, shard: *shard, epoch: incoming.epoch };
+            return Some((None, request));
+        }
+        if let Some(request) = self.requests.pop_front() {
+            return Some(request);
+        }
+        // A shard of a leaver that no other member can take.
+        for ((name, shard), local) in &mut self.serving.shards {
+            if let Some((_, entry)) = directory.entry(*name)
+                && entry.is_last(self.group.me)
+                && let Some(state) = entry.shards.get(*shard as usize)
+                && serving::is_settled_on(state, self.group.me)
+            {
+                local.abandoned = Some(state.epoch);
+                let request = Request::Abandon { name: *name, shard: *shard, epoch: state.epoch };
+                return Some((None, request));
+            }
+        }
+        if now < self.register_at {
+            return None;
+        }
+        let registered = |kept: &Registration| {
+            let entry = directory.entry(kept.name.alias());
+            entry.is_some_and(|(_, entry)| {
+                entry.places.iter().any(|place| place.key == kept.key && place.node == self.group.me)
+            })
+        };
+        let missing = self.registrations.iter().find(|kept| !registered(kept))?;
+        Some((None, missing.request()))
+    }
+}

@@ -1,0 +1,248 @@
+//! Nodes of a group over a network of one process.
+
+use squall_fleet::{
+    Fate, GroupKey, LocalNetwork, Name, NameCapability, NameOptions, Node, NodeBuilder, Refusal,
+    RequestError, ServiceCall, ShardService,
+};
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// No test waits so long unless it fails.
+const LONG: Duration = Duration::from_secs(60);
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+struct Group {
+    network: LocalNetwork,
+    key: GroupKey,
+    nodes: Vec<Node>,
+    root: NameCapability,
+}
+
+impl Group {
+    fn new(members: usize) -> Group {
+        let (network, key) = (LocalNetwork::new(), GroupKey::random());
+        let (first, root) = NodeBuilder::new(key).found(network.bind("0").unwrap(), &[]).unwrap();
+        let mut group = Group { network, key, nodes: vec![first], root };
+        (1..members).for_each(|_| group.add());
+        group
+    }
+
+    fn add(&mut self) {
+        let endpoint = self.nodes.len().to_string();
+        let seeds = self.seeds();
+        let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
+        let node = NodeBuilder::new(self.key).join(self.network.bind(&endpoint).unwrap(), &seeds).unwrap();
+        node.wait_joined(LONG).unwrap();
+        self.nodes.push(node);
+    }
+
+    fn seeds(&self) -> Vec<String> {
+        self.nodes.iter().map(Node::endpoint).collect()
+    }
+
+    fn visitor(&self) -> Node {
+        let seeds = self.seeds();
+        let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
+        NodeBuilder::new(self.key).visit(self.network.bind("visitor").unwrap(), &seeds).unwrap()
+    }
+}
+
+/// A counter in each shard.
+#[derive(Clone, Default)]
+struct Counters {
+    shards: Arc<Mutex<HashMap<u32, u64>>>,
+    created: Arc<AtomicU64>,
+    imported: Arc<AtomicU64>,
+}
+
+impl ShardService for Counters {
+    fn create(&self, shard: u32) {
+        self.created.fetch_add(1, SeqCst);
+        assert!(self.shards.lock().unwrap().insert(shard, 0).is_none());
+    }
+
+    fn import(&self, shard: u32, state: &[u8]) {
+        self.imported.fetch_add(1, SeqCst);
+        let count = u64::from_le_bytes(state.try_into().unwrap());
+        assert!(self.shards.lock().unwrap().insert(shard, count).is_none());
+    }
+
+    fn export(&self, shard: u32) -> Vec<u8> {
+        self.shards.lock().unwrap()[&shard].to_le_bytes().to_vec()
+    }
+
+    fn forget(&self, shard: u32) {
+        assert!(self.shards.lock().unwrap().remove(&shard).is_some());
+    }
+
+    fn call(&self, shard: u32, call: ServiceCall<'_>) -> Option<Vec<u8>> {
+        let mut shards = self.shards.lock().unwrap();
+        let count = shards.get_mut(&shard)?;
+        *count += call.method;
+        Some(count.to_le_bytes().to_vec())
+    }
+}
+
+fn count(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().unwrap())
+}
+
+#[test]
+fn a_name_is_called_from_every_node() {
+    let group = Group::new(3);
+    let echo = |call: ServiceCall<'_>| Some([call.body, &call.method.to_le_bytes()].concat());
+    group.nodes[1].serve(&name("/echo"), &group.root, NameOptions::new(), echo).unwrap();
+    let visitor = group.visitor();
+    for node in group.nodes.iter().chain([&visitor]) {
+        assert_eq!(node.call(&name("/echo"), 7, b"abc", LONG).unwrap(), b"abc\x07\0\0\0\0\0\0\0");
+    }
+    let shown = visitor.show(LONG).unwrap();
+    assert_eq!((shown.members.len(), shown.services.len()), (3, 1));
+    assert_eq!(shown.services[0].nodes, [group.nodes[1].id()]);
+}
+
+#[test]
+fn capabilities_rule_over_names() {
+    let group = Group::new(1);
+    let node = &group.nodes[0];
+    let service = |_: ServiceCall<'_>| Some(Vec::new());
+    let serve =
+        |text: &str, parent: &NameCapability| node.serve(&name(text), parent, NameOptions::new(), service);
+    let refused = |refusal| RequestError::Refused(refusal);
+    let system = node.reserve(&name("/sys"), &group.root).unwrap();
+    // The root's capability does not reach below a claim.
+    assert_eq!(serve("/sys/fs", &group.root).unwrap_err(), refused(Refusal::Forbidden));
+    let files = serve("/sys/fs", &system).unwrap();
+    let block = serve("/sys/fs/block", &files).unwrap();
+    assert_eq!(serve("/other", &system).unwrap_err(), refused(Refusal::NotBelow));
+    assert_eq!(serve("/sys/fs", &system).unwrap_err(), refused(Refusal::NameClash));
+    let forged: NameCapability = format!("{:032x}/sys", 5).parse().unwrap();
+    assert_eq!(serve("/sys/net", &forged).unwrap_err(), refused(Refusal::Forbidden));
+    assert_eq!(node.end_service(&forged).unwrap_err(), refused(Refusal::NoSuchName));
+    node.end_service(&block).unwrap();
+    // The name is gone, and so is the right to longer ones.
+    assert_eq!(serve("/sys/fs/block/one", &block).unwrap_err(), refused(Refusal::Forbidden));
+    node.end_reservation(&system).unwrap();
+    serve("/sys/net", &group.root).unwrap();
+}
+
+#[test]
+fn a_fleet_grows_and_shrinks_while_clients_call() {
+    const SHARDS: u32 = 8;
+    let mut group = Group::new(1);
+    let (fleet, services) = (name("/counters"), Counters::default());
+    group.nodes[0].serve_shards(&fleet, &group.root, SHARDS, services.clone()).unwrap();
+    let visitor = group.visitor();
+    let sent: Vec<AtomicU64> = (0..SHARDS).map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|threads| {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let (visitor, sent, fleet) = (&visitor, &sent, &fleet);
+        threads.spawn(move || {
+            let mut shard = 0;
+            while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                let reply = visitor.call_shard(fleet, shard, 1, b"", LONG).unwrap();
+                let before = sent[shard as usize].fetch_add(1, SeqCst);
+                assert_eq!(count(&reply), before + 1);
+                shard = (shard + 1) % SHARDS;
+            }
+        });
+        for _ in 0..2 {
+            group.add();
+            let node = group.nodes.last().unwrap();
+            // Each member has a state of its own.
+            node.serve_shards(fleet, &group.root, SHARDS, Counters::default()).unwrap();
+        }
+        // The shards are shared evenly in the end.
+        loop {
+            let shown = group.nodes[0].show(LONG).unwrap();
+            let shards = &shown.services[0].shards;
+            let owned = |node: &Node| shards.iter().filter(|shard| shard.owner == Some(node.id())).count();
+            let counts: Vec<usize> = group.nodes.iter().map(owned).collect();
+            if shards.iter().all(|shard| shard.target.is_none()) && counts.iter().all(|count| *count >= 2) {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        group.nodes.remove(0).leave(LONG).unwrap();
+        stop.send(()).unwrap();
+    });
+    for shard in 0..SHARDS {
+        let reply = visitor.call_shard(&fleet, shard, 0, b"", LONG).unwrap();
+        assert_eq!(count(&reply), sent[shard as usize].load(SeqCst), "shard {shard}");
+    }
+    let shown = group.nodes[0].show(LONG).unwrap();
+    assert!(shown.services[0].shards.iter().all(|shard| shard.born <= u64::from(SHARDS)), "{shown:?}");
+}
+
+#[test]
+fn a_dead_member_loses_its_names_and_shards() {
+    let mut group = Group::new(3);
+    let fleet = name("/counters");
+    for node in &group.nodes {
+        node.serve_shards(&fleet, &group.root, 3, Counters::default()).unwrap();
+    }
+    let dead = group.nodes.remove(2);
+    let id = dead.id();
+    // As a death: nothing is told to the others.
+    drop(dead);
+    loop {
+        let shown = group.nodes[0].show(LONG).unwrap();
+        if shown.members.iter().all(|member| member.node != id) {
+            assert!(!shown.services[0].nodes.contains(&id));
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for shard in 0..3 {
+        group.nodes[1].call_shard(&fleet, shard, 1, b"", LONG).unwrap();
+    }
+}
+
+#[test]
+fn calls_end_by_their_deadlines_and_tell_their_fates() {
+    let group = Group::new(1);
+    let node = &group.nodes[0];
+    let lost = node.call(&name("/nobody"), 0, b"", Duration::from_millis(50)).unwrap_err();
+    assert_eq!((lost.fate, lost.fate.may_have_run()), (Fate::NoService, false));
+    let (begun, began) = mpsc::channel();
+    let (open, gate) = mpsc::channel::<()>();
+    let (begun, gate) = (Mutex::new(begun), Mutex::new(gate));
+    let slow = move |call: ServiceCall<'_>| match call.method {
+        0 => {
+            begun.lock().unwrap().send(()).unwrap();
+            gate.lock().unwrap().recv().unwrap();
+            Some(Vec::new())
+        }
+        1 => None,
+        2 => panic!("as planned"),
+        _ => Some(vec![0; 2 << 20]),
+    };
+    node.serve(&name("/slow"), &group.root, NameOptions::new(), slow).unwrap();
+    let call = |method, limit| node.call(&name("/slow"), method, b"", limit).map_err(|lost| lost.fate);
+    assert_eq!(call(1, LONG), Err(Fate::Dropped));
+    assert_eq!(call(2, LONG), Err(Fate::Dropped));
+    assert_eq!(call(3, LONG), Err(Fate::NoResult));
+    // The session is open by now, so the call is sent at once.
+    assert_eq!(call(0, Duration::from_millis(50)), Err(Fate::TimedOut));
+    began.recv().unwrap();
+    open.send(()).unwrap();
+    let large = vec![0; 2 << 20];
+    assert_eq!(node.call(&name("/slow"), 0, &large, LONG).unwrap_err().fate, Fate::TooLarge);
+}
+
+#[test]
+fn nodes_of_another_group_are_not_heard() {
+    let group = Group::new(1);
+    group.nodes[0].serve(&name("/a"), &group.root, NameOptions::new(), |_: ServiceCall<'_>| None).unwrap();
+    let transport = group.network.bind("stranger").unwrap();
+    let stranger = NodeBuilder::new(GroupKey::random()).join(transport, &["local/0"]).unwrap();
+    assert_eq!(stranger.wait_joined(Duration::from_millis(300)), Err(RequestError::TimedOut));
+    assert!(stranger.show(Duration::from_millis(50)).is_err());
+    assert_eq!(group.nodes[0].show(LONG).unwrap().members.len(), 1);
+}
