@@ -243,7 +243,7 @@ impl World {
                     assert!(shards.remove(&shard).is_some(), "dropped without a state");
                 }
                 Output::Called { call, result } => self.called(node, call, result),
-                Output::Requested { .. } | Output::Joined => {}
+                Output::Requested { .. } | Output::Joined | Output::Shown { .. } => {}
                 Output::Expelled => self.nodes[node].life += 1,
                 Output::Left => self.nodes[node].left = true,
             }
