@@ -458,41 +458,50 @@ impl Keeper {
         }
     }
 
-    /// Begins to read a connection, and to write to it.
+    /// Begins to write to a connection, and to read it.
     fn open(&mut self, stream: TcpStream, peer: Arc<Peer>, dialled: bool, now: Instant) {
         let id = self.next_id;
         self.next_id += 1;
         let link = Arc::new(Link { id, stream });
+        // First, so that an answer to the first frame finds the connection.
+        if peer.connect(Arc::clone(&link)) == Flushed::Blocked {
+            self.blocked.push((Arc::clone(&peer), Arc::clone(&link)));
+        }
         let reading = Reading {
             shared: Arc::clone(&self.shared),
             link: Arc::clone(&link),
             peer: Arc::clone(&peer),
             receiver: self.receiver.clone(),
         };
-        let spawned = Builder::new().name("squall-net-read".to_owned()).spawn(move || reading.run(dialled));
-        let Ok(reader) = spawned else {
-            link.end();
-            return self.fail(peer, now);
-        };
         add(&self.shared.counts.connections, 1);
-        self.open.insert(id, Open { link: Arc::clone(&link), peer: Arc::clone(&peer), reader });
-        if peer.connect(Arc::clone(&link)) == Flushed::Blocked {
-            self.blocked.push((peer, link));
+        match Builder::new().name("squall-net-read".to_owned()).spawn(move || reading.run(dialled)) {
+            Ok(reader) => {
+                self.open.insert(id, Open { link, peer, reader });
+            }
+            // The system has no thread left. Dropping the reading has ended the connection.
+            Err(_) => self.ended(id, peer, false, now),
         }
     }
 
     /// Joins the reader of a connection that has ended.
     fn collect(&mut self, id: u64, now: Instant) {
-        let Some(read) = self.open.remove(&id) else { return };
-        let greeted = self.join(read.reader);
-        let ended = read.peer.disconnected(id, greeted, now);
+        let Some(Open { peer, reader, .. }) = self.open.remove(&id) else { return };
+        let greeted = self.join(reader);
+        self.ended(id, peer, greeted, now);
+    }
+
+    /// Forgets a connection that has ended, and its peer if it is idle.
+    fn ended(&mut self, id: u64, peer: Arc<Peer>, greeted: bool, now: Instant) {
+        // Relaxed: the counts publish no other data.
+        self.shared.counts.connections.fetch_sub(1, Ordering::Relaxed);
+        let ended = peer.disconnected(id, greeted, now);
         add(&self.shared.counts.lost, ended.lost as u64);
         if ended.dial {
-            self.dial(read.peer, now);
+            self.dial(peer, now);
         } else if greeted {
-            self.shared.forget_if_idle(&read.peer);
+            self.shared.forget_if_idle(&peer);
         } else {
-            self.idle.push((read.peer, now + FORGET_AFTER));
+            self.idle.push((peer, now + FORGET_AFTER));
         }
     }
 
@@ -501,8 +510,6 @@ impl Keeper {
         // A reader that panicked in the receiver had been greeted.
         let greeted = reader.join().unwrap_or(true);
         lock(&self.shared.orders, "the keeper's orders").threads.retain(|known| *known != own);
-        // Relaxed: the counts publish no other data.
-        self.shared.counts.connections.fetch_sub(1, Ordering::Relaxed);
         greeted
     }
 
@@ -511,9 +518,11 @@ impl Keeper {
         self.shared.close();
         let open = std::mem::take(&mut self.open);
         open.values().for_each(|read| read.link.end());
-        open.into_values().for_each(|read| {
+        for read in open.into_values() {
             self.join(read.reader);
-        });
+            // Relaxed: the counts publish no other data.
+            self.shared.counts.connections.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
