@@ -123,7 +123,7 @@ impl TcpBuilder {
 /// let anywhere = "127.0.0.1:0".parse()?;
 /// let server = Arc::new(Tcp::builder(anywhere).build()?);
 /// let answers = Arc::downgrade(&server);
-/// server.start(Receiver::new(move |from, frame| {
+/// server.start(Receiver::new(move |from: &str, frame: &[u8]| {
 ///     if let Some(server) = answers.upgrade() {
 ///         server.send(from, &frame.to_ascii_uppercase());
 ///     }
@@ -131,7 +131,7 @@ impl TcpBuilder {
 ///
 /// let client = Tcp::builder(anywhere).build()?;
 /// let (sender, frames) = channel();
-/// client.start(Receiver::new(move |_, frame| sender.send(frame.to_vec()).unwrap()))?;
+/// client.start(Receiver::new(move |_: &str, frame: &[u8]| sender.send(frame.to_vec()).unwrap()))?;
 /// client.send(&server.endpoint(), b"hello");
 /// assert_eq!(frames.recv()?, b"HELLO");
 /// client.stop();

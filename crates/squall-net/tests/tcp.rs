@@ -37,7 +37,7 @@ fn start(builder: TcpBuilder) -> (Tcp, Frames<Arrived>) {
 }
 
 fn passing(sender: Sender<Arrived>) -> Receiver {
-    Receiver::new(move |from, frame| {
+    Receiver::new(move |from: &str, frame: &[u8]| {
         // Fails only after the end of the test.
         let _ = sender.send((from.to_owned(), frame.to_vec()));
     })
@@ -361,7 +361,7 @@ fn connections_are_limited() {
 fn a_panic_of_the_receiver_ends_its_connection_alone() {
     let b = builder().build().unwrap();
     let (sender, frames) = channel();
-    let receiver = Receiver::new(move |from, frame| {
+    let receiver = Receiver::new(move |from: &str, frame: &[u8]| {
         assert_ne!(frame, b"panic", "a panic that the test wants");
         let _ = sender.send((from.to_owned(), frame.to_vec()));
     });
@@ -383,7 +383,7 @@ fn the_receiver_may_stop_its_transport() {
     let b = Arc::new(builder().build().unwrap());
     let (sender, frames) = channel();
     let own = Arc::clone(&b);
-    let receiver = Receiver::new(move |from, frame| {
+    let receiver = Receiver::new(move |from: &str, frame: &[u8]| {
         own.stop();
         let _ = sender.send((from.to_owned(), frame.to_vec()));
     });
@@ -399,7 +399,7 @@ fn the_receiver_may_stop_its_transport() {
 
 #[test]
 fn a_transport_starts_once() {
-    let receiver = || Receiver::new(|_, _| {});
+    let receiver = || Receiver::new(|_: &str, _: &[u8]| {});
     let a = builder().build().unwrap();
     a.start(receiver()).unwrap();
     assert_eq!(a.start(receiver()).unwrap_err().kind(), ErrorKind::AlreadyExists);

@@ -292,7 +292,7 @@ mod tests {
     fn start() -> (Iroh, std::sync::mpsc::Receiver<(String, Vec<u8>)>) {
         let (sender, frames) = std::sync::mpsc::channel();
         let node = Iroh::new((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        node.start(Receiver::new(move |from, frame| {
+        node.start(Receiver::new(move |from: &str, frame: &[u8]| {
             let _ = sender.send((from.to_owned(), frame.to_vec()));
         }))
         .unwrap();

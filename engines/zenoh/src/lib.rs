@@ -249,7 +249,7 @@ mod tests {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let (sender, frames) = channel();
         let node = Zenoh::new(free);
-        node.start(Receiver::new(move |from, frame| {
+        node.start(Receiver::new(move |from: &str, frame: &[u8]| {
             let _ = sender.send((from.to_owned(), frame.to_vec()));
         }))
         .unwrap();

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Sends each frame back, until the standard input ends.
 pub(crate) fn serve(transport: &Arc<impl Transport>) -> io::Result<()> {
     let answers = Arc::downgrade(transport);
-    transport.start(Receiver::new(move |from, frame| {
+    transport.start(Receiver::new(move |from: &str, frame: &[u8]| {
         if let Some(transport) = answers.upgrade() {
             transport.send(from, frame);
         }
@@ -50,7 +50,7 @@ pub(crate) fn client<T: Transport>(
 ) -> io::Result<()> {
     let trips = Arc::new(Trips::default());
     let (receiving, sender, server) = (Arc::clone(&trips), Arc::downgrade(transport), to.to_owned());
-    transport.start(Receiver::new(move |_, frame| {
+    transport.start(Receiver::new(move |_: &str, frame: &[u8]| {
         if let (Some(number), Some(transport)) = (receiving.answered(frame, waits), sender.upgrade()) {
             transport.send(&server, &frame_of(number, frame.len()));
         }
