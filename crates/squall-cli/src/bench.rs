@@ -61,6 +61,20 @@ pub(crate) struct BrowsedArgs {
     churn: bool,
 }
 
+#[cfg(feature = "net")]
+#[derive(Args)]
+pub(crate) struct NetArgs {
+    /// The engine, the side and its arguments.
+    #[arg(value_name = "WORD")]
+    words: Vec<String>,
+}
+
+/// Runs a server or a client of the case `net`, until its input ends.
+#[cfg(feature = "net")]
+pub(crate) fn run_net(args: &NetArgs) -> Result<(), Failure> {
+    Ok(squall_bench::net_program(&args.words)?)
+}
+
 /// Runs the program that the case `browse` watches, until its input ends.
 pub(crate) fn run_browsed(args: &BrowsedArgs) -> Result<(), Failure> {
     Ok(squall_bench::browsed_program(&args.socket, args.churn)?)

@@ -52,6 +52,10 @@ enum Command {
     /// Run the serving process of the benchmark case `call-process`.
     #[command(name = squall_bench::CALL_SERVER, hide = true)]
     CallServer,
+    /// Run a server or a client of the benchmark case `net`.
+    #[cfg(feature = "net")]
+    #[command(name = squall_bench::NET_PROGRAM, hide = true)]
+    Net(bench::NetArgs),
     /// Run an exact number of operations between two barriers, without a clock, for external instruments.
     Loop(bench::LoopArgs),
     /// Run a program under emulation and report the cache lines that its threads share.
@@ -80,6 +84,8 @@ fn main() -> ExitCode {
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Browsed(args)) => bench::run_browsed(&args),
         Some(Command::CallServer) => bench::run_call_server(),
+        #[cfg(feature = "net")]
+        Some(Command::Net(args)) => bench::run_net(&args),
         Some(Command::Loop(args)) => bench::run_loop(&args),
         Some(Command::Locality(args)) => locality::run(&args),
         Some(Command::Report(args)) => report::run(&args),

@@ -55,6 +55,8 @@ pub mod env;
 pub use case::{Case, Missing, Role, Variant};
 pub use cases::browse::browsed_program;
 pub use cases::call_process::{CALL_SERVER, call_server};
+#[cfg(feature = "net")]
+pub use cases::net::{NET_PROGRAM, net_program};
 pub use cases::{all, find};
 pub use exact::run_exact;
 pub use harness::{

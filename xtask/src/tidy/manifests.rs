@@ -79,8 +79,8 @@ fn collect_dependencies(table: &Table, names: &mut Vec<String>) {
 }
 
 /// Workspaces of their own, which the main workspace does not build. The fuzzer's targets need an
-/// instrumenting compiler; the programs from the registry need about two hundred packages.
-const OWN_WORKSPACES: [&str; 2] = ["instruments/fuzz/", "instruments/bench/programs/"];
+/// instrumenting compiler; the others need some hundred packages each.
+const OWN_WORKSPACES: [&str; 3] = ["instruments/fuzz/", "instruments/bench/programs/", "engines/"];
 
 /// The packages of the tree. A manifest that cannot be parsed is a problem.
 pub(crate) fn packages(tree: &Tree, problems: &mut Problems) -> Vec<Package> {

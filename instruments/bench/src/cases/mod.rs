@@ -22,6 +22,8 @@ mod message;
 mod messages;
 pub(crate) mod miss;
 pub(crate) mod monitor;
+#[cfg(feature = "net")]
+pub(crate) mod net;
 mod object_memory;
 mod object_pool;
 mod percpu;
@@ -75,6 +77,10 @@ static CASES: &[&Case] = &[
     &message::CASE,
     &rpc::CASE,
     &messages::CASE,
+    #[cfg(feature = "net")]
+    &net::CASE,
+    #[cfg(feature = "net")]
+    &net::FAULTS,
     &shared_keys::CASE,
     &ship::CASE,
     &serve::CASE,
