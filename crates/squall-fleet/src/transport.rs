@@ -8,14 +8,14 @@ use std::io;
 #[derive(Clone)]
 pub struct Receiver(Arc<dyn Receive>);
 
-/// Takes what arrives. Its functions run on the transport's threads, at the same time, and do not block.
+/// Takes frames. Its functions run on the transport's threads, at the same time, and do not block.
 pub trait Receive: Send + Sync {
     /// Takes a frame. `from` is an endpoint that [`Transport::send`] accepts for an answer. It may be a name
     /// that only this transport knows, if the sender cannot be dialled.
     fn receive(&self, from: &str, frame: &[u8]);
 
-    /// Notes that the transport at an endpoint has ended for certain, as the kernel tells of a process of this
-    /// machine. A connection that breaks is no proof.
+    /// Notes that the transport at an endpoint has ended for certain, as the kernel tells of a process of
+    /// this machine. A connection that breaks is no proof.
     fn ended(&self, endpoint: &str);
 }
 

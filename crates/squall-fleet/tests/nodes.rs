@@ -189,7 +189,7 @@ fn a_dead_member_loses_its_names_and_shards() {
     }
     let dead = group.nodes.remove(2);
     let id = dead.id();
-    // As a death: nothing is told to the others.
+    // As a death: the others are not told.
     drop(dead);
     loop {
         let shown = group.nodes[0].show(LONG).unwrap();

@@ -1,13 +1,13 @@
-//! The driver of a node's state machine: it gives it the time and the frames, and does what it asks for.
+//! The driver of a node's state machine: it gives it the time and the frames, and executes its outputs.
 //!
 //! Problem: calls, frames and timers come on many threads. The machine is one state.
-//! Idea: the machine lies under one lock, and each thread that has an event runs it. What it asks for is done
-//! after the lock: frames are sent by the same thread, services run on the [workers](super::workers).
+//! Idea: the machine lies under one lock, and each thread that has an event runs it. Its outputs are executed
+//! after the lock: the same thread sends the frames, and the [workers](super::workers) run the services.
 //!
-//! - I1. What the machine asks for one shard is done in its order: it is put into the shard's lane under the
-//!   lock.
+//! - I1. The outputs for one shard are executed in their order: they enter the shard's lane under the lock.
 //! - I2. No user code, and no transport, runs under the lock.
-//! - I3. The timer thread sleeps until the machine's next time. A thread whose event made it earlier wakes it.
+//! - I3. The timer thread sleeps until the machine's next time. If an event makes it earlier, its
+//!   thread wakes the timer thread.
 //!
 //! Cost: two locks and the machine's maps for each call, beside the transport.
 
@@ -82,7 +82,7 @@ impl Clock {
     }
 }
 
-/// What is done after the lock.
+/// Work after the lock.
 enum Deed {
     Send { to: String, frame: Vec<u8> },
     Complete(Giver<Result<Vec<u8>>>, Result<Vec<u8>>),
@@ -118,7 +118,7 @@ impl Driver {
         lock(&self.state, "the state of a node")
     }
 
-    /// Gives the machine an event, and does what it asks for.
+    /// Gives the machine an event, and executes its outputs.
     pub(super) fn drive<R>(self: &Arc<Self>, event: impl FnOnce(&mut State, Time) -> R) -> R {
         let mut state = self.state();
         let result = event(&mut state, self.clock.now());

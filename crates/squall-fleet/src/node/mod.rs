@@ -79,8 +79,8 @@ impl NodeBuilder {
         NodeBuilder { key, host: None, workers: WORKERS }
     }
 
-    /// Sets the number of the machine. Calls prefer services of the same machine. Default: the identity of the
-    /// running kernel.
+    /// Sets the number of the machine. Calls prefer services of the same machine. Default: the identity of
+    /// the running kernel.
     pub fn host(mut self, host: u64) -> NodeBuilder {
         self.host = Some(host);
         self
@@ -243,7 +243,7 @@ const REQUEST: Duration = Duration::from_secs(30);
 ///
 /// The members of a group agree on a directory of names, and on the owner of each shard of a fleet. A member
 /// that dies is removed, and its shards get other owners. A member that seems dead serves nothing, so a shard
-/// never has two owners. A call runs at most once, on whatever node.
+/// never has two owners. A call runs at most once.
 ///
 /// Dropping a node ends it at once, as a death would. [`leave`](Node::leave) moves its shards away first.
 ///
@@ -326,8 +326,8 @@ impl Node {
         self.register(name, parent, options, 0, Kind::Plain(Arc::new(service)))
     }
 
-    /// Joins, or begins, the fleet of a name, whose state lies in `shards` shards. The members share the shards
-    /// evenly. All give the same number.
+    /// Joins, or begins, the fleet of a name. Its state lies in `shards` shards, which the members share
+    /// evenly. All members give the same number.
     ///
     /// # Errors
     /// [`RequestError`].
@@ -412,7 +412,7 @@ impl Node {
         self.call_route(route(name, None, false), method, body, limit)
     }
 
-    /// Calls a service whose calls may run twice. If a server is lost, the call goes to another one.
+    /// Makes a call that may run twice. If a server is lost, the call goes to another one.
     ///
     /// # Errors
     /// [`CallLost`].

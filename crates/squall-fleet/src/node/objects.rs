@@ -66,7 +66,7 @@ impl Node {
             if call.method == SIGNATURE {
                 return Some(I::SIGNATURE.as_bytes().to_vec());
             }
-            // The high half is that of the schema: a client of another version runs nothing.
+            // The high half is that of the schema: a method of another version does not run.
             let (schema, method) = ((call.method >> 32) as u32, call.method as u32);
             let mut output = vec![0; 4];
             let status = if schema == half::<I>() {
@@ -80,8 +80,8 @@ impl Node {
         self.register(name, parent, options, 0, Kind::Plain(Arc::new(service)))
     }
 
-    /// Makes an object that calls the service of a name. It is nearest-first, and finds the service again if it
-    /// moves or dies.
+    /// Makes an object that calls the service of a name. It is nearest-first, and finds the service again if
+    /// it moves or dies.
     ///
     /// # Errors
     /// [`NodeImportError`].

@@ -13,12 +13,12 @@ pub struct ServiceCall<'a> {
     pub body: &'a [u8],
 }
 
-/// A service whose calls may run at the same time, on any node that has it.
+/// A service without shards. Its calls may run at the same time.
 ///
 /// A closure is one, too.
 pub trait Service: Send + Sync + 'static {
-    /// Runs a call, and returns its result. `None`, or a panic, drops the call: the client gets
-    /// [`Fate::Dropped`](crate::Fate::Dropped).
+    /// Runs a call, and returns its result. Without a result, or by a panic, it drops the call: the client
+    /// gets [`Fate::Dropped`](crate::Fate::Dropped).
     fn call(&self, call: ServiceCall<'_>) -> Option<Vec<u8>>;
 }
 
@@ -40,13 +40,13 @@ pub trait ShardService: Send + Sync + 'static {
     /// Begins with a shard that another member has exported.
     fn import(&self, shard: u32, state: &[u8]);
 
-    /// Returns the state of a shard, for the member that takes it over. The shard may still go on here, if that
-    /// member dies.
+    /// Returns the state of a shard, for the member that takes it over. The shard may still go on here, if
+    /// that member dies.
     fn export(&self, shard: u32) -> Vec<u8>;
 
     /// Forgets a shard: it has moved, or this node was removed from the group.
     fn forget(&self, shard: u32);
 
-    /// Runs a call of a shard. `None`, or a panic, drops the call.
+    /// Runs a call of a shard. Without a result, or by a panic, it drops the call.
     fn call(&self, shard: u32, call: ServiceCall<'_>) -> Option<Vec<u8>>;
 }

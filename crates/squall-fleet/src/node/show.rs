@@ -14,7 +14,7 @@ pub struct GroupInfo {
     pub members: Vec<MemberInfo>,
     /// The names, in their order.
     pub services: Vec<ServiceInfo>,
-    /// The names whose longer names are claimed.
+    /// The names with a claim to all longer names.
     pub reserved: Vec<Name>,
 }
 
@@ -28,9 +28,9 @@ pub struct MemberInfo {
     pub endpoint: String,
     /// The number of its machine.
     pub host: u64,
-    /// It votes on changes.
+    /// Whether it votes on changes.
     pub votes: bool,
-    /// It moves its shards away, and leaves.
+    /// Whether it moves its shards away to leave.
     pub leaving: bool,
 }
 

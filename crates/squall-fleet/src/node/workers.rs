@@ -1,8 +1,8 @@
 //! The threads that run the services of a node.
 //!
 //! - I1. The work of one lane runs in its order, one piece at a time. Work without a lane runs at once.
-//! - I2. A thread is added while work waits and no thread is idle, up to the limit. A thread without work for a
-//!   second ends.
+//! - I2. A thread is added while work waits and no thread is idle, up to the limit. A thread ends after a
+//!   second without work.
 //! - I3. After the end no work runs, and all threads have ended, but one that ends the workers itself.
 
 use squall_sys::panics::end_panic;
@@ -64,7 +64,7 @@ fn state(shared: &Shared) -> MutexGuard<'_, State> {
 }
 
 impl Workers {
-    /// Makes workers that have at most `limit` threads, and none yet.
+    /// Makes workers with at most `limit` threads. The first work starts the first thread.
     pub(crate) fn new(limit: usize) -> Workers {
         let (state, changed) = (Mutex::default(), Condvar::new());
         Workers(Arc::new(Shared { state, changed, limit: limit.max(1), stuck: AtomicBool::new(false) }))

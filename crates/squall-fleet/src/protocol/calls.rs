@@ -14,15 +14,12 @@
 //! Source: Birrell and Nelson, *Implementing remote procedure calls*, 1984; Wentzlaff 2012, §3.2.3 and
 //! §3.3.1.
 
-use super::core::LARGEST_BODY;
+use super::answer::{Answer, Fate, Key, Lookup, Part};
 use super::directory::Entry;
 use super::frame::Body;
 use super::name::{Name, NameAlias};
-use super::serving::WINDOW;
-use super::{NodeId, Random, Time};
-use serde::{Deserialize, Serialize};
+use super::{LARGEST_BODY, NodeId, Random, Time, WINDOW};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 /// The first wait for an answer. Each further one is twice as long, up to `RETRY_MAX`.
 const RETRY: Time = 100_000;
@@ -40,86 +37,9 @@ pub(crate) struct Route {
     pub(crate) name: Name,
     /// The shard, if the name is that of a fleet with shards.
     pub(crate) shard: Option<u32>,
-    /// It may run twice.
+    /// Whether it may run twice.
     pub(crate) repeatable: bool,
 }
-
-/// A service or shard, as it travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct Key {
-    pub(crate) name: NameAlias,
-    pub(crate) part: Part,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) enum Part {
-    Shard(u32),
-    Service(u64),
-}
-
-/// A server's answer to a call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Answer {
-    Result(Vec<u8>),
-    /// The service dropped it, or panicked. It may have run in part.
-    Dropped,
-    /// The result was larger than a frame.
-    TooLarge,
-    /// Not run: the node does not serve this now.
-    NotHere,
-    /// Not run: the node has too many calls.
-    Busy,
-    /// Not run by this attempt: the node does not know the session.
-    NoSession,
-    /// It ran, and its result is gone.
-    Forgotten,
-}
-
-/// The reason why a call over a [`Node`](crate::Node) has no result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fate {
-    /// No service had the name until the deadline. The call did not run.
-    NoService,
-    /// No server accepted the call until the deadline. It did not run.
-    NotAccepted,
-    /// The arguments are larger than a frame. The call did not run.
-    TooLarge,
-    /// The node is closed. The call did not run.
-    Closed,
-    /// No answer came until the deadline. The call may have run, or may run later.
-    TimedOut,
-    /// The server died or lost the state. The call may have run on it.
-    ServerLost,
-    /// The service dropped the call or panicked. The call may have run in part.
-    Dropped,
-    /// The call ran, but its result is larger than a frame, or is gone.
-    NoResult,
-}
-
-impl Fate {
-    /// Returns whether the call may have run.
-    pub fn may_have_run(self) -> bool {
-        matches!(self, Fate::TimedOut | Fate::ServerLost | Fate::Dropped | Fate::NoResult)
-    }
-}
-
-impl fmt::Display for Fate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Fate::NoService => "no service had the name until the deadline; the call did not run",
-            Fate::NotAccepted => "no server accepted the call until the deadline; it did not run",
-            Fate::TooLarge => "the arguments are larger than a frame; split them over several calls",
-            Fate::Closed => "the node is closed; the call did not run",
-            Fate::TimedOut => "no answer came until the deadline; the call may have run, or may run later",
-            Fate::ServerLost => "the server died or lost its state; the call may have run on it",
-            Fate::Dropped => "the service dropped the call, or panicked; it may have run in part",
-            Fate::NoResult => "the call ran, but its result is larger than a frame, or is gone",
-        })
-    }
-}
-
-impl std::error::Error for Fate {}
 
 /// A call on its way.
 #[derive(Debug)]
@@ -133,9 +53,9 @@ struct Call {
     /// The wait for the next answer.
     retry: Time,
     act_at: Time,
-    /// A service with the name was found.
+    /// Whether a service with the name was found.
     found: bool,
-    /// It may have run on a server that was lost.
+    /// Whether it may have run on a server that was lost.
     uncertain: bool,
 }
 
@@ -157,16 +77,6 @@ struct ClientSession {
     next: u64,
     /// Calls without a result.
     open: BTreeSet<u64>,
-}
-
-/// The nodes and services of a name, and the distance of each.
-pub(crate) trait Lookup {
-    /// Returns the entry of a name, if it is known. Asks for it otherwise.
-    fn entry(&mut self, name: NameAlias) -> Option<Entry>;
-    /// Marks the entry as out of date.
-    fn doubt(&mut self, name: NameAlias);
-    /// 0: this node, 1: this machine, 2: another one.
-    fn distance(&self, node: NodeId) -> u8;
 }
 
 #[derive(Debug)]

@@ -7,8 +7,8 @@
 //! - I1. `apply` depends on the directory and the change alone. It never fails: a refusal is an outcome.
 //! - I2. A shard's epoch grows with every change of its owner or of its target. So the state that one epoch
 //!   hands over fits no other one.
-//! - I3. The owner of a shard changes only to the target that has taken its state over, when the owner gives it
-//!   up, or when the owner is removed from the group.
+//! - I3. The owner of a shard changes in three cases: the target has taken its state over, the owner gives it
+//!   up, or the group removes the owner.
 //! - I4. A request of a member is applied once. The member has one at a time, with a number.
 //! - I5. The directory fits into one frame.
 //!
@@ -34,7 +34,7 @@ pub(crate) struct Member {
     pub(crate) endpoint: String,
     /// The machine that it runs on.
     pub(crate) host: u64,
-    /// It moves its shards away, and is removed then.
+    /// Whether it moves its shards away, to be removed.
     pub(crate) leaving: bool,
     /// The number of its last request (I4), and its outcome.
     pub(crate) request: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Place {
     /// The number of the service on its node.
     pub(crate) service: u64,
     pub(crate) key: u128,
-    /// It moves its shards away, and is removed then.
+    /// Whether it moves its shards away, to be removed.
     pub(crate) leaving: bool,
 }
 
@@ -244,60 +244,8 @@ impl Directory {
 
     fn handle(&mut self, node: NodeId, request: &Request) -> Result<(), Refusal> {
         match request {
-            Request::Register { name, service, several, stateless, shards, key, parent } => {
-                self.check(name, parent)?;
-                if *shards > SHARDS_MAX || (*shards > 0 && !*several) {
-                    return Err(Refusal::TooManyShards);
-                }
-                if let Some(other) = self.aliases.get(&name.alias())
-                    && other != name
-                {
-                    return Err(Refusal::NameClash);
-                }
-                let wanted = shards;
-                if let Some(entry) = self.names.get(name) {
-                    let equal = entry.several == *several
-                        && entry.stateless == *stateless
-                        && entry.shards.len() == *wanted as usize;
-                    let sharded_twice = *wanted > 0 && entry.places.iter().any(|place| place.node == node);
-                    if !equal || !several || sharded_twice {
-                        return Err(Refusal::NameClash);
-                    }
-                }
-                // A place, and an entry with its shards. The name is stored twice.
-                let added = if self.names.contains_key(name) {
-                    64
-                } else {
-                    128 + 2 * name.as_str().len() + *wanted as usize * SHARD_BYTES
-                };
-                self.check_room(added)?;
-                let fresh = Entry {
-                    several: *several,
-                    stateless: *stateless,
-                    places: Vec::new(),
-                    shards: vec![Shard { owner: None, epoch: 0, born: 0, target: None }; *wanted as usize],
-                };
-                self.aliases.insert(name.alias(), name.clone());
-                let entry = self.names.entry(name.clone()).or_insert(fresh);
-                let leaving = self.members.get(&node).is_some_and(|member| member.leaving);
-                entry.places.push(Place { node, service: *service, key: *key, leaving });
-                entry.balance(&mut self.epoch);
-                self.forget_empty();
-                Ok(())
-            }
-            Request::Unregister { capability } => {
-                let entry = self.names.get_mut(&capability.name).ok_or(Refusal::NoSuchName)?;
-                let place = entry.places.iter().position(|place| place.key == capability.key);
-                let place = place.ok_or(Refusal::Forbidden)?;
-                if entry.shards.is_empty() {
-                    entry.places.remove(place);
-                } else {
-                    entry.places[place].leaving = true;
-                }
-                entry.balance(&mut self.epoch);
-                self.forget_empty();
-                Ok(())
-            }
+            Request::Register { .. } => self.register(node, request),
+            Request::Unregister { capability } => self.unregister(capability),
             Request::Reserve { name, key, parent } => {
                 self.check(name, parent)?;
                 if let Some(other) = self.reserved.get(name) {
@@ -316,48 +264,103 @@ impl Directory {
                     Ok(())
                 }
             },
-            Request::Moved { name, shard, epoch } => {
-                let name = self.aliases.get(name).ok_or(Refusal::NoSuchName)?;
-                let entry = self.names.get_mut(name).ok_or(Refusal::NoSuchName)?;
-                let shard = entry.shards.get_mut(*shard as usize).ok_or(Refusal::NoSuchName)?;
-                if shard.epoch != *epoch || shard.target != Some(node) {
-                    return Err(Refusal::Forbidden);
-                }
+            Request::Moved { name, shard, epoch } => self.change_shard(*name, *shard, |shard, next| {
+                let fits = shard.epoch == *epoch && shard.target == Some(node);
                 // Another epoch, and an owner that has the state (I2, I3).
-                self.epoch += 1;
-                *shard = Shard { owner: Some(node), epoch: self.epoch, target: None, ..*shard };
-                entry.balance(&mut self.epoch);
-                self.forget_empty();
-                Ok(())
-            }
-            Request::Abandon { name, shard, epoch } => {
-                let name = self.aliases.get(name).ok_or(Refusal::NoSuchName)?;
-                let entry = self.names.get_mut(name).ok_or(Refusal::NoSuchName)?;
-                let shard = entry.shards.get_mut(*shard as usize).ok_or(Refusal::NoSuchName)?;
-                if shard.epoch != *epoch || shard.owner != Some(node) || shard.target.is_some() {
-                    return Err(Refusal::Forbidden);
-                }
-                self.epoch += 1;
-                *shard = Shard { owner: None, epoch: self.epoch, born: self.epoch, target: None };
-                entry.balance(&mut self.epoch);
-                self.forget_empty();
-                Ok(())
-            }
+                fits.then_some(Shard { owner: Some(node), epoch: next, target: None, ..shard })
+            }),
+            Request::Abandon { name, shard, epoch } => self.change_shard(*name, *shard, |shard, next| {
+                let fits = shard.epoch == *epoch && shard.owner == Some(node) && shard.target.is_none();
+                fits.then_some(Shard { owner: None, epoch: next, born: next, target: None })
+            }),
             Request::Leave => {
-                if let Some(member) = self.members.get_mut(&node) {
-                    member.leaving = true;
-                }
-                self.change_entries(|entry| {
-                    if entry.shards.is_empty() {
-                        entry.places.retain(|place| place.node != node);
-                    }
-                    for place in &mut entry.places {
-                        place.leaving |= place.node == node;
-                    }
-                });
+                self.leave(node);
                 Ok(())
             }
         }
+    }
+
+    fn register(&mut self, node: NodeId, request: &Request) -> Result<(), Refusal> {
+        let Request::Register { name, service, several, stateless, shards, key, parent } = request else {
+            return Ok(());
+        };
+        self.check(name, parent)?;
+        if *shards > SHARDS_MAX || (*shards > 0 && !*several) {
+            return Err(Refusal::TooManyShards);
+        }
+        if self.aliases.get(&name.alias()).is_some_and(|other| other != name) {
+            return Err(Refusal::NameClash);
+        }
+        let count = *shards as usize;
+        if let Some(entry) = self.names.get(name) {
+            let (several, stateless) = (*several, *stateless);
+            let equal = (entry.several, entry.stateless, entry.shards.len()) == (several, stateless, count);
+            let sharded_twice = count > 0 && entry.place_of(node).is_some();
+            if !equal || !several || sharded_twice {
+                return Err(Refusal::NameClash);
+            }
+        }
+        // A place, and an entry with its shards. The name is stored twice.
+        let entry = 128 + 2 * name.as_str().len() + count * SHARD_BYTES;
+        self.check_room(64 + if self.names.contains_key(name) { 0 } else { entry })?;
+        let fresh = || Entry {
+            several: *several,
+            stateless: *stateless,
+            places: Vec::new(),
+            shards: vec![Shard { owner: None, epoch: 0, born: 0, target: None }; count],
+        };
+        self.aliases.insert(name.alias(), name.clone());
+        let entry = self.names.entry(name.clone()).or_insert_with(fresh);
+        let leaving = self.members.get(&node).is_some_and(|member| member.leaving);
+        entry.places.push(Place { node, service: *service, key: *key, leaving });
+        entry.balance(&mut self.epoch);
+        self.forget_empty();
+        Ok(())
+    }
+
+    fn unregister(&mut self, capability: &NameCapability) -> Result<(), Refusal> {
+        let entry = self.names.get_mut(&capability.name).ok_or(Refusal::NoSuchName)?;
+        let place = entry.places.iter().position(|place| place.key == capability.key);
+        let place = place.ok_or(Refusal::Forbidden)?;
+        if entry.shards.is_empty() {
+            entry.places.remove(place);
+        } else {
+            entry.places[place].leaving = true;
+        }
+        entry.balance(&mut self.epoch);
+        self.forget_empty();
+        Ok(())
+    }
+
+    /// Replaces a shard, if `change` returns another one for it and the next epoch.
+    fn change_shard(
+        &mut self,
+        name: NameAlias,
+        shard: u32,
+        change: impl FnOnce(Shard, u64) -> Option<Shard>,
+    ) -> Result<(), Refusal> {
+        let name = self.aliases.get(&name).ok_or(Refusal::NoSuchName)?;
+        let entry = self.names.get_mut(name).ok_or(Refusal::NoSuchName)?;
+        let shard = entry.shards.get_mut(shard as usize).ok_or(Refusal::NoSuchName)?;
+        *shard = change(*shard, self.epoch + 1).ok_or(Refusal::Forbidden)?;
+        self.epoch += 1;
+        entry.balance(&mut self.epoch);
+        self.forget_empty();
+        Ok(())
+    }
+
+    fn leave(&mut self, node: NodeId) {
+        if let Some(member) = self.members.get_mut(&node) {
+            member.leaving = true;
+        }
+        self.change_entries(|entry| {
+            if entry.shards.is_empty() {
+                entry.places.retain(|place| place.node != node);
+            }
+            for place in &mut entry.places {
+                place.leaving |= place.node == node;
+            }
+        });
     }
 
     /// Checks that `parent` is valid, and lets its holder use `name`.

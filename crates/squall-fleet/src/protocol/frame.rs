@@ -3,7 +3,7 @@
 //! The bytes come from the network. Decoding never panics, and reserves no more room than the frame has
 //! bytes.
 
-use super::calls::{Answer, Key};
+use super::answer::{Answer, Key};
 use super::directory::{Change, Directory, Entry, Request};
 use super::name::NameAlias;
 use super::serving::Session;
@@ -70,7 +70,7 @@ pub(crate) struct Beat {
 /// The content of a frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Body {
-    /// Of a node that wants to join. Any member answers with the endpoint of the leader.
+    /// The question of a node that wants to join. Any member answers with the endpoint of the leader.
     Join {
         endpoint: String,
         host: u64,
@@ -99,7 +99,7 @@ pub(crate) enum Body {
         pre: bool,
         granted: bool,
     },
-    /// Of a member that hears no leader.
+    /// The question of a member that hears no leader.
     Seek {
         committed: Position,
     },

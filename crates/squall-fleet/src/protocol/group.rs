@@ -5,14 +5,14 @@
 //! memory only: a node that dies comes back as another one. The leader gives each member a lease with each
 //! beat. A member serves while its lease lasts. The leader removes a silent member after its lease has ended.
 //!
-//! - I1. One leader per term. It has each change that any majority of voters has held.
-//! - I2. A committed change is never lost, while a majority of the voters lives. Voters change by one at a time,
-//!   and only once all changes before are committed. A change of voters needs a majority of the old and of the new ones.
+//! - I1. One leader per term. It has each change that a majority of voters has held.
+//! - I2. A committed change is never lost, while a majority of the voters lives. Voters change by one at a
+//!   time, once all changes before are committed, by a majority of the old and of the new voters.
 //! - I3. A lease lasts `lease` from the time, on the member's own clock, of the newest message that the beat
 //!   answers. So it ends before the leader, which counts from the receipt of that message, gives it up.
 //! - I4. A leader gives leases only while a majority has answered beats so recently that it elects no other
-//!   leader. A new leader counts each member's lease from its own election.
-//! - I5. A node known to be dead (the kernel said so) holds no lease, and cannot vote. If the voters that live
+//!   leader, and once a change of its term is committed. A new leader counts all leases from its election.
+//! - I5. A node known to be dead (the kernel said so) holds no lease, and cannot vote. If the living voters
 //!   share a member with every majority, all of them together decide.
 //!
 //! Not promised: progress while a majority of the voters is cut off. Two machines cannot tell a death from
@@ -59,12 +59,12 @@ impl Timing {
     }
 }
 
-/// What a leader knows about a member.
+/// A member as its leader knows it.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     /// The last change that it holds for certain.
     held: Position,
-    /// It is sent the changes after this one, or the whole directory if they are gone.
+    /// The next beat has the changes after this one, or the whole directory if they are gone.
     after: Position,
     /// The time of the leader's clock at which the last answered beat was sent.
     answered: Time,

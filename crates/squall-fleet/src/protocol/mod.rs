@@ -9,6 +9,7 @@
 //! - I2. A frame that is lost, late, repeated or overtaken changes times, and no results.
 //! - I3. The clocks of two nodes run at rates that differ by less than a tenth.
 
+mod answer;
 mod calls;
 mod core;
 mod directory;
@@ -22,18 +23,26 @@ mod sim;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-pub use self::calls::Fate;
+pub use self::answer::Fate;
 pub(crate) use self::calls::{CallId, Route};
-pub(crate) use self::core::{Core, NodeOptions, Output, Registration, RunId};
+pub(crate) use self::core::{Core, NodeOptions, Output, Registration};
 pub(crate) use self::directory::{Directory, Request};
 pub(crate) use self::group::Timing;
 pub use self::name::{Name, NameAlias, NameCapability};
 
+/// The most bytes of the arguments or of the result of a call.
+pub(crate) const LARGEST_BODY: usize = (1 << 20) - 1024;
+/// The most calls of a session that are under way.
+const WINDOW: u64 = 64;
 /// Between two attempts of a request, a question or a piece, in microseconds.
 const AGAIN: Time = 100_000;
 
 /// Microseconds of a node's own clock.
 pub(crate) type Time = u64;
+
+/// A call that a service runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RunId(pub(crate) u64);
 
 /// The number of a node. Random, and new with each start, so it never stands for another node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

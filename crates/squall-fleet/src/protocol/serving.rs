@@ -3,21 +3,19 @@
 //! - I1. A call runs at most once. Its session remembers the number until the client has the result.
 //! - I2. The sessions of a shard travel with its state. If the state is lost, they are lost, and copies of
 //!   their calls are refused.
-//! - I3. A shard runs calls only on its owner, only while the owner has a lease, and not once its handover has
-//!   begun. The handover begins when no call of the shard runs.
-//! - I4. A result leaves the node only while it has a lease. So a member thought dead answers for nothing.
+//! - I3. A shard runs calls only on its owner, only while the owner has a lease, and not once its handover
+//!   has begun. The handover begins when no call of the shard runs.
+//! - I4. A result leaves the node only while it has a lease. So a member thought dead sends no results.
 //!
 //! Cost: a lookup in four ordered maps for each call.
 
-use super::calls::{Answer, Key, Part};
+use super::answer::{Answer, Key, Part};
 use super::directory::Shard;
 use super::name::NameAlias;
-use super::{NodeId, RunId, Time};
+use super::{NodeId, RunId, Time, WINDOW};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The most calls of a session that are under way.
-pub(crate) const WINDOW: u64 = 64;
 /// The most sessions of a node. Those that were not used for `IDLE` make room.
 const SESSIONS_MAX: usize = 16_384;
 /// The most calls that run on a node.
@@ -37,7 +35,7 @@ pub(crate) struct Session {
     key: Key,
     /// The client has the results of all calls before.
     low: u64,
-    /// Calls that run (`None`), and results.
+    /// Calls that run, without a value, and results.
     calls: BTreeMap<u64, Option<Answer>>,
     #[serde(skip)]
     used_at: Time,
@@ -51,7 +49,7 @@ struct Run {
     key: Key,
 }
 
-/// A shard whose state is on this node.
+/// A shard with its state on this node.
 #[derive(Debug)]
 pub(crate) struct LocalShard {
     /// The epoch in which the state began.
@@ -97,14 +95,14 @@ impl Incoming {
     }
 }
 
-/// What becomes of a call that has arrived.
+/// The next step for a call that has arrived.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Arrived {
     /// The service runs it.
     Run { run: RunId, service: u64, client: NodeId },
     /// The client gets an answer at once.
     Answer(Answer),
-    /// It is a copy of one that runs, or that the client has the result of.
+    /// No step: the call is a copy of one that runs, or the client has its result.
     Ignore,
 }
 

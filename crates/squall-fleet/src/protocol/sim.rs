@@ -9,9 +9,9 @@
 //! unless the owner was lost. Equal positions have equal directories. All calls end by their deadlines. At
 //! the end all members agree, and names lead to living nodes only.
 
-use super::core::{Core, NodeOptions, Output, Registration, RunId};
+use super::core::{Core, NodeOptions, Output, Registration};
 use super::group::Timing;
-use super::{CallId, Fate, Name, NameAlias, NameCapability, NodeId, Random, Route, Time};
+use super::{CallId, Fate, Name, NameAlias, NameCapability, NodeId, Random, Route, RunId, Time};
 use std::cmp::Reverse;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -48,7 +48,7 @@ struct Node {
     left: bool,
     leaving: bool,
     offset: Time,
-    /// Of the clock, in thousandths.
+    /// The rate of the clock, in thousandths.
     rate: u64,
     paused_until: Time,
     services: BTreeMap<u64, Service>,

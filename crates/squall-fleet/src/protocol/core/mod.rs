@@ -12,27 +12,22 @@ mod shards;
 
 use self::names::{Known, Names};
 pub(crate) use self::output::{Output, Registration};
-use super::calls::{Answer, CallId, Client, Key, Part, Route};
+use super::answer::{Answer, Key, Part};
+use super::calls::{CallId, Client, Route};
 use super::directory::{Entry, Request};
 use super::frame::{Body, Frame, Position, State};
 use super::group::{Group, Timing};
 use super::name::NameAlias;
 use super::serving::{self, Arrived, Serving};
-use super::{AGAIN, NodeId, Random, Refusal, Time};
+use super::{AGAIN, LARGEST_BODY, NodeId, Random, Refusal, RunId, Time};
 use std::collections::VecDeque;
 
-/// The most bytes of the arguments or of the result of a call.
-pub(crate) const LARGEST_BODY: usize = (1 << 20) - 1024;
 /// Entries that a client keeps, and endpoints that a node remembers.
 const CACHED_MAX: usize = 4_096;
 /// Earlier numbers that a node remembers.
 const PAST_MAX: usize = 16;
 /// The node at an endpoint, of a number that is not known yet.
 const ANY: NodeId = NodeId(0);
-
-/// A call that a service runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct RunId(pub(crate) u64);
 
 /// The options of a node.
 #[derive(Clone, Debug)]
@@ -48,7 +43,7 @@ pub(crate) struct NodeOptions {
 struct Pending {
     number: u64,
     request: Request,
-    /// `None`: of the protocol itself.
+    /// Without a ticket, the request is one of the protocol.
     ticket: Option<u64>,
     send_at: Time,
 }
@@ -63,10 +58,10 @@ pub(crate) struct Core {
     client: Client,
     known: Known,
     seeds: Vec<String>,
-    /// It wants to be a member.
+    /// Whether it wants to be a member.
     joins: bool,
     join_at: Time,
-    /// It has asked the node that another one took for the leader.
+    /// Whether it has asked the node that another one took for the leader.
     asked: bool,
     leaves: bool,
     was_member: bool,
@@ -211,7 +206,7 @@ impl Core {
         self.finish(now);
     }
 
-    /// Notes the result of a call that a service has run. `None`: the service dropped it.
+    /// Notes the result of a call that a service has run. Without a result, the service dropped it.
     pub(crate) fn completed(&mut self, now: Time, run: RunId, result: Option<Vec<u8>>) {
         let answer = match result {
             Some(bytes) if bytes.len() > LARGEST_BODY => Answer::TooLarge,
@@ -219,7 +214,7 @@ impl Core {
             None => Answer::Dropped,
         };
         if let Some((client, key, session, number)) = self.serving.complete(run, answer) {
-            // Without a lease, another node may own the state (serving: I4).
+            // Without a lease, another node may own the state.
             let answers = match key.part {
                 Part::Service(_) => true,
                 Part::Shard(shard) => {
@@ -404,6 +399,16 @@ impl Core {
                 }
             }
             Body::Shown { leader, directory } => self.outputs.push_back(Output::Shown { leader, directory }),
+            Body::Beat(_) | Body::Held { .. } | Body::Vote { .. } | Body::Voted { .. } => {
+                self.group.receive(now, from, body);
+            }
+            body => self.handle_call(now, from, body),
+        }
+    }
+
+    /// Handles the frames of names, calls and handovers.
+    fn handle_call(&mut self, now: Time, from: NodeId, body: Body) {
+        match body {
             Body::Resolve { name } => self.resolve(from, name),
             Body::Resolved { name, entry, nodes } => {
                 for (node, endpoint, host) in nodes {
@@ -463,7 +468,7 @@ impl Core {
                     self.hand_over(now);
                 }
             }
-            body => self.group.receive(now, from, body),
+            _ => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! Names and endpoints of other nodes, as a node knows them.
 
 use super::{ANY, Core};
-use crate::protocol::calls::Lookup;
+use crate::protocol::answer::Lookup;
 use crate::protocol::directory::Entry;
 use crate::protocol::frame::Body;
 use crate::protocol::group::Group;

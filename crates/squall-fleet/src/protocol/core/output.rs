@@ -1,11 +1,12 @@
 //! The work of a node's driver.
 
-use crate::protocol::calls::{CallId, Fate};
+use crate::protocol::answer::Fate;
+use crate::protocol::calls::CallId;
 use crate::protocol::directory::{Directory, Request};
 use crate::protocol::name::{Name, NameAlias, NameCapability};
 use crate::protocol::{NodeId, Refusal, RunId};
 
-/// What the driver has to do, in this order.
+/// Work for the driver, in this order.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Output {
     Send {

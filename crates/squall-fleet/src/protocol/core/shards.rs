@@ -15,7 +15,7 @@ impl Core {
         let state = |name: NameAlias, shard: u32| {
             directory.entry(name).and_then(|(_, entry)| entry.shards.get(shard as usize)).copied()
         };
-        // Shards that went away, or whose state began anew.
+        // Shards that went away, or began with a new state.
         let local = self.serving.shards.iter();
         let gone: Vec<(NameAlias, u32)> = local
             .filter(|((name, shard), local)| {

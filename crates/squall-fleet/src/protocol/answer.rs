@@ -1,0 +1,94 @@
+//! Keys of services, answers to calls, and the fates of calls without a result.
+
+use super::NodeId;
+use super::directory::Entry;
+use super::name::NameAlias;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A service or shard, as it travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct Key {
+    pub(crate) name: NameAlias,
+    pub(crate) part: Part,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) enum Part {
+    Shard(u32),
+    Service(u64),
+}
+
+/// A server's answer to a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Result(Vec<u8>),
+    /// The service dropped it, or panicked. It may have run in part.
+    Dropped,
+    /// The result was larger than a frame.
+    TooLarge,
+    /// Not run: the node does not serve this now.
+    NotHere,
+    /// Not run: the node has too many calls.
+    Busy,
+    /// Not run by this attempt: the node does not know the session.
+    NoSession,
+    /// The call ran, and its result is gone.
+    Forgotten,
+}
+
+/// The reason why a call over a [`Node`](crate::Node) has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fate {
+    /// No service had the name until the deadline. The call did not run.
+    NoService,
+    /// No server accepted the call until the deadline. It did not run.
+    NotAccepted,
+    /// The arguments are larger than a frame. The call did not run.
+    TooLarge,
+    /// The node is closed. The call did not run.
+    Closed,
+    /// No answer came until the deadline. The call may have run, or may run later.
+    TimedOut,
+    /// The server died or lost the state. The call may have run on it.
+    ServerLost,
+    /// The service dropped the call or panicked. The call may have run in part.
+    Dropped,
+    /// The call ran, but its result is larger than a frame, or is gone.
+    NoResult,
+}
+
+impl Fate {
+    /// Returns whether the call may have run.
+    pub fn may_have_run(self) -> bool {
+        matches!(self, Fate::TimedOut | Fate::ServerLost | Fate::Dropped | Fate::NoResult)
+    }
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fate::NoService => "no service had the name until the deadline; the call did not run",
+            Fate::NotAccepted => "no server accepted the call until the deadline; it did not run",
+            Fate::TooLarge => "the arguments are larger than a frame; split them over several calls",
+            Fate::Closed => "the node is closed; the call did not run",
+            Fate::TimedOut => "no answer came until the deadline; the call may have run, or may run later",
+            Fate::ServerLost => "the server died or lost its state; the call may have run on it",
+            Fate::Dropped => "the service dropped the call, or panicked; it may have run in part",
+            Fate::NoResult => "the call ran, but its result is larger than a frame, or is gone",
+        })
+    }
+}
+
+impl std::error::Error for Fate {}
+
+/// The nodes and services of a name, and the distance of each.
+pub(crate) trait Lookup {
+    /// Returns the entry of a name, if it is known. Asks for it otherwise.
+    fn entry(&mut self, name: NameAlias) -> Option<Entry>;
+    /// Marks the entry as out of date.
+    fn doubt(&mut self, name: NameAlias);
+    /// 0: this node, 1: this machine, 2: another one.
+    fn distance(&self, node: NodeId) -> u8;
+}
