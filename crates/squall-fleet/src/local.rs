@@ -119,7 +119,11 @@ impl Transport for LocalTransport {
     }
 
     fn stop(&self) {
-        lock(&self.network.0, "a network").remove(&self.endpoint);
+        let mut queues = lock(&self.network.0, "a network");
+        if queues.get(&self.endpoint).is_some_and(|queue| Arc::ptr_eq(queue, &self.queue)) {
+            queues.remove(&self.endpoint);
+        }
+        drop(queues);
         let mut state = self.queue.state();
         state.stopped = true;
         state.frames.clear();

@@ -14,8 +14,9 @@ pub trait Receive: Send + Sync {
     /// that only this transport knows, if the sender cannot be dialled.
     fn receive(&self, from: &str, frame: &[u8]);
 
-    /// Notes that the transport at an endpoint has ended for certain, as the kernel tells of a process of
-    /// this machine. A connection that breaks is no proof.
+    /// Notes that the transport at an endpoint has ended for certain, as the kernel tells of a process of this
+    /// machine. A connection that breaks is no proof. The endpoint names one run: a transport that tells of ends
+    /// has another endpoint each time it starts.
     fn ended(&self, endpoint: &str);
 }
 

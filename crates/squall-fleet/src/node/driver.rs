@@ -17,8 +17,11 @@ use crate::handover::{Giver, Taker, handover};
 use crate::protocol::{CallId, Core, Directory, Output, Route, RunId, Time};
 use crate::transport::Receive;
 use crate::{Fate, NodeId, Refusal, Transport};
+use squall_sys::fork::forked;
+use squall_sys::panics::drop_payload;
 use squall_sys::sync::{Condvar, Mutex, MutexGuard, StdArc as Arc, Weak, lock, thread};
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 type Result<T, E = Fate> = std::result::Result<T, E>;
@@ -168,8 +171,14 @@ impl Driver {
             }
             Output::Export { service, name, shard, epoch } => {
                 self.with_shards(state, service, shard, move |service, driver| {
-                    let bytes = service.export(shard);
-                    driver.drive(|state, now| state.core.exported(now, name, shard, epoch, bytes));
+                    let bytes = catch_unwind(AssertUnwindSafe(|| service.export(shard)));
+                    driver.drive(|state, now| match bytes {
+                        Ok(bytes) => state.core.exported(now, name, shard, epoch, bytes),
+                        Err(payload) => {
+                            drop_payload(payload);
+                            state.core.export_failed(now, name, shard, epoch);
+                        }
+                    });
                 });
             }
             Output::Called { call, result } => {
@@ -222,6 +231,9 @@ impl Driver {
         method: u64,
         body: &[u8],
     ) {
+        if !self.drive(|state, now| state.core.may_start(now, run)) {
+            return;
+        }
         let mut end = EndOfRun { driver: self, run, result: None };
         let call = ServiceCall { client, method, body };
         end.result = match (kind, shard) {
@@ -240,7 +252,7 @@ impl Driver {
     ) -> Taker<Result<Vec<u8>>> {
         let (giver, taker) = handover();
         self.drive(|state, now| {
-            if state.closed {
+            if state.closed || forked() {
                 giver.give(Err(Fate::Closed));
                 return;
             }
@@ -264,6 +276,12 @@ impl Driver {
             request(&mut state.core, now, ticket);
         });
         taker
+    }
+
+    /// Forgets a service that was not registered.
+    pub(super) fn remove_service(&self, number: u64) {
+        let service = self.state().services.remove(&number);
+        drop(service);
     }
 
     /// Adds a service before its name is registered.
@@ -297,21 +315,38 @@ impl Driver {
         true
     }
 
+    /// Runs the machine for a thread without a caller. After a panic, which is a fault of the machine, the node
+    /// ends: its calls and waits end, and it sends no more frames.
+    fn guard(&self, run: impl FnOnce()) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+            drop_payload(payload);
+            let mut state = self.state();
+            (state.closed, state.left) = (true, true);
+            let calls = std::mem::take(&mut state.calls);
+            let requests = std::mem::take(&mut state.requests);
+            drop(state);
+            drop((calls, requests));
+            self.changed.notify_all();
+        }
+    }
+
     /// Ends the transport, the calls and the threads.
     pub(super) fn close(self: &Arc<Self>) {
         let closed = std::mem::replace(&mut self.state().closed, true);
-        if closed {
+        // The threads and connections are those of the parent.
+        if closed || forked() {
             return;
         }
         self.drive(|state, now| state.core.close(now));
         self.transport.stop();
         self.workers.end(Duration::from_secs(10));
         let mut state = self.state();
+        let services = std::mem::take(&mut state.services);
         let requests = std::mem::take(&mut state.requests);
         let shows = std::mem::take(&mut state.shows);
         drop(state);
         // Without a result: the node is closed.
-        drop((requests, shows));
+        drop((requests, shows, services));
         self.changed.notify_all();
     }
 
@@ -334,9 +369,11 @@ fn tick(driver: &Weak<Driver>) {
         let now = driver.clock.now();
         if state.core.wake_at() <= now {
             drop(state);
-            driver.drive(|state, now| {
-                state.core.tick(now);
-                state.tick_at = Time::MAX;
+            driver.guard(|| {
+                driver.drive(|state, now| {
+                    state.core.tick(now);
+                    state.tick_at = Time::MAX;
+                });
             });
             continue;
         }
@@ -367,13 +404,13 @@ pub(super) struct Frames(pub(super) Weak<Driver>);
 impl Receive for Frames {
     fn receive(&self, from: &str, frame: &[u8]) {
         if let Some(driver) = self.0.upgrade() {
-            driver.drive(|state, now| state.core.receive(now, from, frame));
+            driver.guard(|| driver.drive(|state, now| state.core.receive(now, from, frame)));
         }
     }
 
     fn ended(&self, endpoint: &str) {
         if let Some(driver) = self.0.upgrade() {
-            driver.drive(|state, now| state.core.endpoint_ended(now, endpoint));
+            driver.guard(|| driver.drive(|state, now| state.core.endpoint_ended(now, endpoint)));
         }
     }
 }

@@ -22,6 +22,8 @@ use std::io;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// A transport carries frames of so many bytes.
+const LARGEST_FRAME: usize = 1 << 20;
 /// The most threads that run the services of a node, unless the builder says otherwise.
 const WORKERS: usize = 64;
 
@@ -98,12 +100,12 @@ impl NodeBuilder {
     /// A member that later loses all others looks for them at `seeds`.
     ///
     /// # Errors
-    /// The transport cannot start, or the system has no thread left.
+    /// The transport cannot start, the system has no thread left, or it is not Linux.
     /// # Panics
     /// If the system has no random bytes.
     pub fn found(self, transport: impl Transport, seeds: &[&str]) -> io::Result<(Node, NameCapability)> {
         let key = random();
-        let node = self.start(transport)?;
+        let node = self.start(transport, true)?;
         let seeds = owned(seeds);
         node.0.drive(|state, now| state.core.found(now, key, seeds));
         Ok((node, NameCapability { name: Name::root(), key }))
@@ -113,11 +115,11 @@ impl NodeBuilder {
     /// [`Node::wait_joined`] waits.
     ///
     /// # Errors
-    /// The transport cannot start, or the system has no thread left.
+    /// The transport cannot start, the system has no thread left, or it is not Linux.
     /// # Panics
     /// If the system has no random bytes.
     pub fn join(self, transport: impl Transport, seeds: &[&str]) -> io::Result<Node> {
-        let node = self.start(transport)?;
+        let node = self.start(transport, true)?;
         let seeds = owned(seeds);
         node.0.drive(|state, now| state.core.join(now, seeds));
         Ok(node)
@@ -131,13 +133,22 @@ impl NodeBuilder {
     /// # Panics
     /// If the system has no random bytes.
     pub fn visit(self, transport: impl Transport, seeds: &[&str]) -> io::Result<Node> {
-        let node = self.start(transport)?;
+        let node = self.start(transport, false)?;
         let seeds = owned(seeds);
         node.0.drive(|state, _| state.core.visit(seeds));
         Ok(node)
     }
 
-    fn start(self, transport: impl Transport) -> io::Result<Node> {
+    fn start(self, transport: impl Transport, joins: bool) -> io::Result<Node> {
+        if joins && !cfg!(target_os = "linux") {
+            // Elsewhere the clock of leases stops while the system is suspended.
+            let text = "nodes of this system cannot be members; use `visit`";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        if transport.largest_frame() < LARGEST_FRAME {
+            let text = "the transport carries no frames of 1 MiB; use another one";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let transport: Arc<dyn Transport> = Arc::new(transport);
         let options = NodeOptions {
             group: self.key.0,
@@ -356,9 +367,25 @@ impl Node {
         let NameOptions { several, stateless } = options;
         let name = name.clone();
         let capability = NameCapability { name: name.clone(), key };
-        let registration =
-            Registration { name, service, several, stateless, shards, key, parent: parent.clone() };
-        self.ask(|core, now, ticket| core.register(now, ticket, registration))?;
+        let registration = Registration {
+            name,
+            service,
+            several,
+            stateless,
+            shards,
+            key,
+            parent: parent.clone(),
+            seen: None,
+        };
+        let registered = self.ask(|core, now, ticket| core.register(now, ticket, registration));
+        if let Err(error) = registered {
+            if error == RequestError::TimedOut {
+                // It must not come later: its capability is lost.
+                self.0.drive(|state, now| state.core.withdraw(now, capability));
+            }
+            self.0.remove_service(service);
+            return Err(error);
+        }
         Ok(capability)
     }
 
@@ -379,8 +406,14 @@ impl Node {
     pub fn reserve(&self, name: &Name, parent: &NameCapability) -> Result<NameCapability, RequestError> {
         let key = random();
         let request = Request::Reserve { name: name.clone(), key, parent: parent.clone() };
-        self.ask(|core, now, ticket| core.request(now, ticket, request))?;
-        Ok(NameCapability { name: name.clone(), key })
+        let capability = NameCapability { name: name.clone(), key };
+        let reserved = self.ask(|core, now, ticket| core.request(now, ticket, request));
+        if reserved == Err(RequestError::TimedOut) {
+            // It must not come later: its capability is lost.
+            let capability = capability.clone();
+            self.0.drive(|state, now| state.core.request(now, 0, Request::Unreserve { capability }));
+        }
+        reserved.map(|()| capability)
     }
 
     /// Ends a claim. Names that exist below it stay.

@@ -31,8 +31,10 @@ pub(crate) enum Answer {
     NotHere,
     /// Not run: the node has too many calls.
     Busy,
-    /// Not run by this attempt: the node does not know the session.
-    NoSession,
+    /// Not run by this attempt: the node does not know the session. If it has known it, a copy may have run.
+    NoSession {
+        known: bool,
+    },
     /// The call ran, and its result is gone.
     Forgotten,
 }

@@ -24,6 +24,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The first wait for an answer. Each further one is twice as long, up to `RETRY_MAX`.
 const RETRY: Time = 100_000;
 const RETRY_MAX: Time = 1_000_000;
+/// A session without calls is used so long: half as long as the server keeps it.
+const SESSION_IDLE: Time = 300_000_000;
+/// The sessions and choices that a client keeps without need.
+const KEPT: usize = 1_024;
 /// The wait before a refused call is sent again.
 const PAUSE: Time = 10_000;
 
@@ -77,6 +81,7 @@ struct ClientSession {
     next: u64,
     /// Calls without a result.
     open: BTreeSet<u64>,
+    used_at: Time,
 }
 
 #[derive(Debug)]
@@ -113,8 +118,8 @@ impl Client {
     }
 
     /// The nodes that calls were sent to.
-    pub(crate) fn servers(&self) -> impl Iterator<Item = NodeId> {
-        self.calls.values().filter_map(|call| call.sent.map(|sent| sent.node))
+    pub(crate) fn servers(&self) -> BTreeSet<NodeId> {
+        self.calls.values().filter_map(|call| call.sent.map(|sent| sent.node)).collect()
     }
 
     pub(crate) fn wake_at(&self) -> Time {
@@ -131,6 +136,13 @@ impl Client {
         deadline: Time,
     ) -> CallId {
         self.last += 1;
+        if self.sessions.len() > KEPT {
+            self.sessions
+                .retain(|_, session| !session.open.is_empty() || now <= session.used_at + SESSION_IDLE);
+        }
+        if self.chosen.len() > KEPT {
+            self.chosen.clear();
+        }
         let id = CallId(self.last);
         if body.len() > LARGEST_BODY {
             self.done.push((id, Err(Fate::TooLarge)));
@@ -233,7 +245,11 @@ impl Client {
                     Some(at) if at.target.is_none() && at.owner.is_some() => (key, at.owner),
                     Some(_) => (key, None),
                     // The fleet has fewer shards.
-                    None => return self.end(id, Err(Fate::NoService)),
+                    None => {
+                        let sent = call.sent.is_some() || call.uncertain;
+                        let fate = if sent { Fate::ServerLost } else { Fate::NoService };
+                        return self.end(id, Err(fate));
+                    }
                 }
             }
             (None, Some(sent))
@@ -285,6 +301,11 @@ impl Client {
     fn send(&mut self, now: Time, id: CallId, key: Key, node: NodeId) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         let session = self.sessions.entry(key).or_default();
+        // The server may forget a session without calls.
+        if session.open.is_empty() && now > session.used_at + SESSION_IDLE {
+            *session = ClientSession::default();
+        }
+        session.used_at = now;
         let Some(session_id) = session.id else {
             if session.nonce == 0 {
                 session.nonce = self.random.next() | 1;
@@ -383,13 +404,13 @@ impl Client {
                 lookup.doubt(alias);
                 self.wait(id, now + PAUSE);
             }
-            Answer::NoSession => {
+            Answer::NoSession { known } => {
                 // All calls of the session learn it from their own answers.
                 let lost = self.sessions.get_mut(&sent.key);
                 if let Some(lost) = lost.filter(|lost| lost.id == Some(session)) {
                     *lost = ClientSession::default();
                 }
-                let refused = sent.attempts == 1 && sent.node == from;
+                let refused = sent.attempts == 1 && sent.node == from && !known;
                 if refused || call.route.repeatable {
                     call.uncertain |= !refused;
                     call.sent = None;
@@ -415,7 +436,8 @@ impl Client {
                 lookup.doubt(call.route.name.alias());
             }
             // Not at once: the directory may still name the node.
-            self.wait(id, now + PAUSE);
+            let at = self.calls.get(&id).map_or(now, |call| call.act_at.min(now + PAUSE));
+            self.wait(id, at);
         }
     }
 }

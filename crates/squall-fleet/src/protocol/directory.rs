@@ -112,6 +112,8 @@ pub(crate) enum Request {
     Unreserve { capability: NameCapability },
     /// The target of a shard has its state.
     Moved { name: NameAlias, shard: u32, epoch: u64 },
+    /// The target of a shard cannot be reached. The owner keeps it, until the next change of the fleet.
+    Keep { name: NameAlias, shard: u32, epoch: u64 },
     /// The owner of a shard leaves, and no member is left to take the state. It serves no more.
     Abandon { name: NameAlias, shard: u32, epoch: u64 },
     /// The member wants to leave.
@@ -162,6 +164,10 @@ impl Directory {
         copy.reserved.values_mut().for_each(|key| *key = 0);
         copy.names.values_mut().flat_map(|entry| &mut entry.places).for_each(|place| place.key = 0);
         copy
+    }
+
+    pub(crate) fn last_epoch(&self) -> u64 {
+        self.epoch
     }
 
     pub(crate) fn reserved(&self) -> impl Iterator<Item = &Name> {
@@ -273,6 +279,19 @@ impl Directory {
                 let fits = shard.epoch == *epoch && shard.owner == Some(node) && shard.target.is_none();
                 fits.then_some(Shard { owner: None, epoch: next, born: next, target: None })
             }),
+            Request::Keep { name, shard, epoch } => {
+                let name = self.aliases.get(name).ok_or(Refusal::NoSuchName)?;
+                let entry = self.names.get_mut(name).ok_or(Refusal::NoSuchName)?;
+                let shard = entry.shards.get_mut(*shard as usize).ok_or(Refusal::NoSuchName)?;
+                if shard.epoch != *epoch || shard.owner != Some(node) {
+                    return Err(Refusal::Forbidden);
+                }
+                shard.target = None;
+                // Another epoch: the pieces that the target has fit no later move (I2).
+                shard.epoch = self.epoch + 1;
+                self.epoch += 1;
+                Ok(())
+            }
             Request::Leave => {
                 self.leave(node);
                 Ok(())

@@ -45,7 +45,7 @@ impl Frame {
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Frame> {
         match postcard::take_from_bytes::<Frame>(bytes) {
-            Ok((frame, [])) if frame.version == VERSION => Some(frame),
+            Ok((frame, [])) if frame.version == VERSION && frame.body.is_sane() => Some(frame),
             _ => None,
         }
     }
@@ -172,6 +172,38 @@ pub(crate) enum Body {
         epoch: u64,
         piece: u32,
     },
+}
+
+/// The largest term, index, number or time in a frame. So sums of two never overflow.
+const LARGEST_NUMBER: u64 = 1 << 62;
+
+impl Body {
+    /// Returns whether no number in it is so large that a sum could overflow.
+    fn is_sane(&self) -> bool {
+        let sane = |number: u64| number < LARGEST_NUMBER;
+        let position = |position: Position| sane(position.term) && sane(position.index);
+        match self {
+            Body::Beat(beat) => {
+                let whole = beat.whole.as_ref();
+                let mut changes = beat.changes.iter();
+                sane(beat.term)
+                    && sane(beat.sent)
+                    && sane(beat.echo.unwrap_or(0))
+                    && [beat.committed, beat.after].into_iter().all(position)
+                    && whole.is_none_or(|(at, directory)| position(*at) && sane(directory.last_epoch()))
+                    && changes.all(|(at, _)| position(*at))
+            }
+            Body::Held { term, held, sent, at, .. } => {
+                [*term, *sent, *at].into_iter().all(sane) && position(*held)
+            }
+            Body::Vote { term, last, .. } => sane(*term) && position(*last),
+            Body::Voted { term, .. } => sane(*term),
+            Body::Seek { committed } | Body::NoMember { committed } => position(*committed),
+            Body::Propose { number, .. } => sane(*number),
+            Body::Call { number, low, .. } => sane(*number) && sane(*low),
+            _ => true,
+        }
+    }
 }
 
 /// The state that one owner of a shard hands to the next one, in pieces.

@@ -30,6 +30,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 const CHANGES_MAX: usize = 64;
 /// Committed changes that a node keeps for members that are behind.
 const KEPT: usize = 256;
+/// The most changes that wait for a majority.
+const PENDING_MAX: u64 = 1_024;
+/// The longest endpoint of a member, in bytes.
+const ENDPOINT_BYTES_MAX: usize = 255;
 /// The most members of a group.
 const MEMBERS_MAX: usize = 1024;
 
@@ -172,9 +176,10 @@ impl Group {
         self.is_member() && (now < self.lease || now < self.authority(now))
     }
 
-    /// The time since the last beat of a leader. 0 on a leader.
+    /// The time since the last beat of a leader, or on a leader since the end of its authority.
     pub(crate) fn silence(&self, now: Time) -> Time {
-        if self.is_leader() { 0 } else { now.saturating_sub(self.heard.unwrap_or(0)) }
+        let heard = if self.is_leader() { self.authority(now) } else { self.heard.unwrap_or(0) };
+        now.saturating_sub(heard)
     }
 
     pub(crate) fn take_frames(&mut self) -> Vec<(NodeId, Body)> {
@@ -209,8 +214,14 @@ impl Group {
         self.directory.voters.iter().copied().filter(stays).collect()
     }
 
-    /// Returns whether these nodes decide (I5).
-    fn decides(&self, voters: &BTreeSet<NodeId>, nodes: &dyn Fn(NodeId) -> bool) -> bool {
+    /// Returns whether these nodes decide, before and after an uncommitted change of voters (I2, I5).
+    fn decides(&self, nodes: &dyn Fn(NodeId) -> bool) -> bool {
+        let voters = self.voters();
+        self.decide_of(&voters, nodes) && self.decide_of(&self.voters_before(&voters), nodes)
+    }
+
+    /// Returns whether these nodes decide for a set of voters (I5).
+    fn decide_of(&self, voters: &BTreeSet<NodeId>, nodes: &dyn Fn(NodeId) -> bool) -> bool {
         let majority = voters.len() / 2 + 1;
         let yes = voters.iter().filter(|voter| nodes(**voter)).count();
         if voters.is_empty() || yes >= majority {
@@ -234,7 +245,7 @@ impl Group {
         let mut times: Vec<Time> = voters.iter().map(|voter| answered(*voter)).collect();
         times.push(now);
         times.sort_unstable();
-        let decisive = |time: Time| self.decides(&voters, &|voter| answered(voter) >= time);
+        let decisive = |time: Time| self.decides(&|voter| answered(voter) >= time);
         let newest = times.into_iter().rev().find(|time| decisive(*time)).unwrap_or(0);
         newest.saturating_add(self.timing.trust())
     }
@@ -254,7 +265,7 @@ impl Group {
 
     /// Notes that a node is dead for certain.
     pub(crate) fn died(&mut self, now: Time, node: NodeId) {
-        if node == self.me || !self.dead.insert(node) {
+        if node == self.me || !self.directory.members.contains_key(&node) || !self.dead.insert(node) {
             return;
         }
         if self.leader == Some(node) {
@@ -321,7 +332,8 @@ impl Group {
         };
         let without = |node| {
             let rest: BTreeSet<NodeId> = voters.iter().copied().filter(|voter| *voter != node).collect();
-            self.decides(&rest, &answers) && (self.dead.contains(&node) || self.decides(&voters, &answers))
+            self.decide_of(&rest, &answers)
+                && (self.dead.contains(&node) || self.decide_of(&voters, &answers))
         };
         let gone = |node: &NodeId| (silent(*node) || has_left(*node)) && without(*node);
         let gone = members.keys().copied().find(gone);
@@ -351,6 +363,11 @@ impl Group {
         self.beat_all(now);
     }
 
+    /// Returns whether one more change may wait for a majority.
+    fn has_room(&self) -> bool {
+        self.last().index - self.committed.index < PENDING_MAX
+    }
+
     /// Proposes a member's request. Returns false if this node does not lead.
     pub(crate) fn propose(&mut self, now: Time, node: NodeId, number: u64, request: Request) -> bool {
         if !self.is_leader() {
@@ -358,7 +375,7 @@ impl Group {
         }
         let pending = |(_, change): &(Position, Change)| matches!(change, Change::Of { node: other, number: same, .. } if *other == node && *same == number);
         let known = self.directory.members.get(&node).is_some_and(|member| member.request < number);
-        if known && !self.log.iter().any(pending) {
+        if known && self.has_room() && !self.log.iter().any(pending) {
             self.append(now, Change::Of { node, number, request });
         }
         true
@@ -377,7 +394,8 @@ impl Group {
         }
         let joins = |(_, change): &(Position, Change)| matches!(change, Change::Join { node: other, .. } if *other == node);
         let full = self.directory.members.len() >= MEMBERS_MAX;
-        if !full && !self.directory.members.contains_key(&node) && !self.log.iter().any(joins) {
+        let fits = !full && self.has_room() && endpoint.len() <= ENDPOINT_BYTES_MAX;
+        if fits && !self.directory.members.contains_key(&node) && !self.log.iter().any(joins) {
             self.append(now, Change::Join { node, endpoint, host });
         }
         true
@@ -392,9 +410,10 @@ impl Group {
         self.leader = None;
         self.role = Role::Candidate { pre, votes: BTreeSet::from([self.me]) };
         let term = if pre { self.term + 1 } else { self.term };
-        for voter in self.voters() {
-            if voter != self.me {
-                self.out.push((voter, Body::Vote { term, last: self.last(), pre }));
+        let voters = self.voters();
+        for voter in voters.union(&self.voters_before(&voters)) {
+            if *voter != self.me {
+                self.out.push((*voter, Body::Vote { term, last: self.last(), pre }));
             }
         }
         self.count_votes(now);
@@ -402,7 +421,7 @@ impl Group {
 
     fn count_votes(&mut self, now: Time) {
         let Role::Candidate { pre, votes } = &self.role else { return };
-        if self.decides(&self.voters(), &|voter| votes.contains(&voter)) {
+        if self.decides(&|voter| votes.contains(&voter)) {
             if *pre { self.campaign(now, false) } else { self.lead(now) }
         }
     }
@@ -476,14 +495,11 @@ impl Group {
     fn commit(&mut self, now: Time) {
         // A removal that is committed leaves fewer voters to wait for.
         while let Role::Leader { progress, .. } = &self.role {
-            let voters = self.voters();
             let holds = |voter: NodeId, position: Position| {
                 voter == self.me || progress.get(&voter).is_some_and(|progress| progress.held >= position)
             };
-            let before = self.voters_before(&voters);
             let decided = |position: Position| {
-                let holds = |voter| holds(voter, position);
-                position.term == self.term && self.decides(&voters, &holds) && self.decides(&before, &holds)
+                position.term == self.term && self.decides(&|voter| holds(voter, position))
             };
             let newest = self.log.iter().rev().map(|(position, _)| *position);
             let Some(position) = newest.take_while(|p| *p > self.committed).find(|p| decided(*p)) else {
@@ -510,12 +526,13 @@ impl Group {
         self.dead.retain(|node| members.contains_key(node));
         let fresh = self.progress(now);
         if let Role::Leader { progress, .. } = &mut self.role {
-            // The last beat tells a removed member.
             progress.retain(|node, _| members.contains_key(node));
             for node in members.keys().filter(|node| **node != self.me) {
                 progress.entry(*node).or_insert(Progress { after: Position::default(), ..fresh });
             }
             if !members.contains_key(&self.me) {
+                // The last beat tells the others that they may elect another one.
+                self.beat_all(now);
                 self.role = Role::Follower;
                 self.leader = None;
                 self.elect_at = Time::MAX;
@@ -607,7 +624,11 @@ impl Group {
         {
             self.directory = directory;
             (self.committed, self.base) = (position, position);
-            self.log.clear();
+            // Changes after it were acknowledged, if it is in the log.
+            match self.log.iter().position(|(at, _)| *at == position) {
+                Some(at) => drop(self.log.drain(..=at)),
+                None => self.log.clear(),
+            }
         }
         let known = beat.after == self.base
             || beat.after <= self.committed
@@ -620,6 +641,10 @@ impl Group {
                     continue;
                 }
                 let at = self.log.partition_point(|(other, _)| other.index < position.index);
+                if position.index <= self.committed.index {
+                    // Never: a leader has all committed changes.
+                    return;
+                }
                 match self.log.get(at) {
                     Some((other, _)) if *other == position => {}
                     _ => {
@@ -632,7 +657,7 @@ impl Group {
         }
         // Only now: the lease is for a member that knows of its removal, if the leader does.
         if let Some(echo) = beat.echo {
-            self.lease = self.lease.max(echo + self.timing.lease);
+            self.lease = self.lease.max(echo.min(now) + self.timing.lease);
         }
         let body = Body::Held {
             term: self.term,

@@ -14,10 +14,12 @@ use super::directory::Shard;
 use super::name::NameAlias;
 use super::{NodeId, RunId, Time, WINDOW};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most sessions of a node. Those that were not used for `IDLE` make room.
-const SESSIONS_MAX: usize = 16_384;
+const SESSIONS_MAX: usize = 65_536;
+/// The most ended sessions that a node remembers.
+const ENDED_MAX: usize = 65_536;
 /// The most calls that run on a node.
 const RUNS_MAX: usize = 1_024;
 /// A session lives so long without a call.
@@ -72,6 +74,14 @@ pub(crate) struct Handover {
     /// The next piece.
     pub(crate) piece: u32,
     pub(crate) send_at: Time,
+    /// When the target last took a piece, or the handover began.
+    pub(crate) moved_at: Time,
+}
+
+impl LocalShard {
+    pub(crate) fn is_running(&self) -> bool {
+        self.running > 0
+    }
 }
 
 impl Handover {
@@ -112,6 +122,10 @@ pub(crate) struct Serving {
     opened: BTreeMap<u64, u64>,
     runs: BTreeMap<RunId, Run>,
     last_run: u64,
+    /// Sessions that have ended. A copy of one of their calls may have run.
+    ended: BTreeSet<u64>,
+    /// Some ended sessions are not in `ended`.
+    ended_more: bool,
     pub(crate) shards: BTreeMap<(NameAlias, u32), LocalShard>,
     pub(crate) incoming: BTreeMap<(NameAlias, u32), Incoming>,
 }
@@ -134,11 +148,9 @@ impl Serving {
             return Ok(*session);
         }
         if self.sessions.len() >= SESSIONS_MAX {
-            self.sessions.retain(|_, session| {
-                session.used_at + IDLE > now || session.calls.values().any(Option::is_none)
+            self.end_sessions(|session| {
+                session.used_at + IDLE <= now && session.calls.values().all(Option::is_some)
             });
-            let sessions = &self.sessions;
-            self.opened.retain(|_, session| sessions.contains_key(session));
         }
         if self.sessions.len() >= SESSIONS_MAX {
             return Err(Answer::Busy);
@@ -162,7 +174,8 @@ impl Serving {
         let full = self.runs.len() >= RUNS_MAX;
         let number_of_session = session;
         let Some(session) = self.sessions.get_mut(&session).filter(|session| session.key == key) else {
-            return Arrived::Answer(Answer::NoSession);
+            let known = self.ended_more || self.ended.contains(&number_of_session);
+            return Arrived::Answer(Answer::NoSession { known });
         };
         // The number of a session is a secret of its client. A client that begins again keeps its sessions.
         session.client = from;
@@ -199,11 +212,7 @@ impl Serving {
     /// Notes the result of a call. Returns its client, key, session and number.
     pub(crate) fn complete(&mut self, run: RunId, answer: Answer) -> Option<(NodeId, Key, u64, u64)> {
         let Run { session: id, number, key } = self.runs.remove(&run)?;
-        if let Part::Shard(shard) = key.part
-            && let Some(local) = self.shards.get_mut(&(key.name, shard))
-        {
-            local.running = local.running.saturating_sub(1);
-        }
+        self.leave_shard(key);
         let session = self.sessions.get_mut(&id)?;
         if number < session.low {
             session.calls.remove(&number);
@@ -254,17 +263,57 @@ impl Serving {
     pub(crate) fn adopt(&mut self, now: Time, sessions: Vec<(u64, Session)>) {
         for (id, mut session) in sessions {
             session.used_at = now;
+            self.ended.remove(&id);
             self.opened.insert(session.nonce, id);
             self.sessions.insert(id, session);
+        }
+    }
+
+    fn end_sessions(&mut self, ends: impl Fn(&Session) -> bool) {
+        let ended = self.sessions.iter().filter(|(_, session)| ends(session)).map(|(id, _)| *id);
+        for id in ended.collect::<Vec<_>>() {
+            if let Some(session) = self.sessions.remove(&id) {
+                self.opened.remove(&session.nonce);
+            }
+            self.ended.insert(id);
+        }
+        while self.ended.len() > ENDED_MAX {
+            self.ended.pop_first();
+            self.ended_more = true;
+        }
+    }
+
+    /// Begins again, as another node. Calls that run go on, and their results are dropped.
+    pub(crate) fn begin_again(&mut self) {
+        *self = Serving { last_run: self.last_run, ..Serving::default() };
+    }
+
+    /// Returns the key of a call that has not ended.
+    pub(crate) fn key(&self, run: RunId) -> Option<Key> {
+        self.runs.get(&run).map(|run| run.key)
+    }
+
+    /// Forgets a call that has not begun to run. Returns its client, session and number.
+    pub(crate) fn cancel(&mut self, run: RunId) -> Option<(NodeId, u64, u64)> {
+        let Run { session: id, number, key } = self.runs.remove(&run)?;
+        self.leave_shard(key);
+        let session = self.sessions.get_mut(&id)?;
+        session.calls.remove(&number);
+        Some((session.client, id, number))
+    }
+
+    fn leave_shard(&mut self, key: Key) {
+        if let Part::Shard(shard) = key.part
+            && let Some(local) = self.shards.get_mut(&(key.name, shard))
+        {
+            local.running = local.running.saturating_sub(1);
         }
     }
 
     /// Forgets a shard with its sessions.
     pub(crate) fn end(&mut self, name: NameAlias, shard: u32) -> Option<LocalShard> {
         let key = Key { name, part: Part::Shard(shard) };
-        self.sessions.retain(|_, session| session.key != key);
-        let sessions = &self.sessions;
-        self.opened.retain(|_, session| sessions.contains_key(session));
+        self.end_sessions(|session| session.key == key);
         self.shards.remove(&(name, shard))
     }
 

@@ -27,8 +27,9 @@ const PAST_FAILURES: &[u64] = &[];
 enum Event {
     Deliver { to: usize, from: String, bytes: Vec<u8> },
     Tick { node: usize },
-    Complete { node: usize, life: u64, run: RunId, result: Option<Vec<u8>> },
-    Exported { node: usize, life: u64, name: NameAlias, shard: u32, epoch: u64 },
+    Start { node: usize, run: RunId, service: u64, shard: Option<u32>, body: Vec<u8> },
+    Complete { node: usize, run: RunId, result: Option<Vec<u8>> },
+    Exported { node: usize, name: NameAlias, shard: u32, epoch: u64 },
     Died { to: usize, node: u64 },
     Act,
 }
@@ -41,8 +42,6 @@ struct Service {
 
 struct Node {
     core: Core,
-    /// Grows when the node begins again as another one.
-    life: u64,
     alive: bool,
     member: bool,
     left: bool,
@@ -162,7 +161,6 @@ impl World {
         let core = Core::new(options, seed, offset + self.now * rate / 1000);
         self.nodes.push(Node {
             core,
-            life: 0,
             alive: true,
             member,
             left: false,
@@ -191,6 +189,7 @@ impl World {
                     shards: if sharded { SHARDS } else { 0 },
                     key: u128::from(self.random.next()),
                     parent: self.root.clone(),
+                    seen: None,
                 };
                 self.nodes[at].services.insert(service, Service::default());
                 self.nodes[at].core.register(now, 0, registration);
@@ -211,7 +210,12 @@ impl World {
                     let to: usize = to.strip_prefix("sim/").unwrap().parse().unwrap();
                     self.transmit(node, to, frame);
                 }
-                Output::Run { run, service, shard, body, .. } => self.run(node, run, service, shard, &body),
+                Output::Run { run, service, shard, body, .. } => {
+                    // It may wait for a thread.
+                    let late = if self.random.below(20) == 0 { 500_000 } else { 100 };
+                    let at = self.now + self.random.below(late);
+                    self.schedule(at, Event::Start { node, run, service, shard, body });
+                }
                 Output::Create { service, shard } => {
                     let shards = &mut self.nodes[node]
                         .services
@@ -230,9 +234,8 @@ impl World {
                     assert!(shards.insert(shard, tokens).is_none(), "imported over a state");
                 }
                 Output::Export { name, shard, epoch, .. } => {
-                    let life = self.nodes[node].life;
                     let at = self.now + self.random.below(5_000);
-                    self.schedule(at, Event::Exported { node, life, name, shard, epoch });
+                    self.schedule(at, Event::Exported { node, name, shard, epoch });
                 }
                 Output::Drop { service, shard } => {
                     let shards = &mut self.nodes[node]
@@ -244,7 +247,7 @@ impl World {
                 }
                 Output::Called { call, result } => self.called(node, call, result),
                 Output::Requested { .. } | Output::Joined | Output::Shown { .. } => {}
-                Output::Expelled => self.nodes[node].life += 1,
+                Output::Expelled => {}
                 Output::Left => self.nodes[node].left = true,
             }
         }
@@ -313,8 +316,7 @@ impl World {
         assert!(record.runs == 1 || record.repeatable, "seed {}: call {token} ran twice", self.seed);
         let result = (self.random.below(50) > 0).then(|| result.to_le_bytes().to_vec());
         let at = self.now + self.random.below(if self.random.0 & 15 == 0 { 300_000 } else { 3_000 });
-        let life = self.nodes[node].life;
-        self.schedule(at, Event::Complete { node, life, run, result });
+        self.schedule(at, Event::Complete { node, run, result });
     }
 
     fn called(&mut self, node: usize, call: CallId, result: Result<Vec<u8>, Fate>) {
@@ -466,7 +468,10 @@ impl World {
         self.now = self.now.max(at);
         let node = match &event {
             Event::Deliver { to, .. } | Event::Died { to, .. } => *to,
-            Event::Tick { node } | Event::Complete { node, .. } | Event::Exported { node, .. } => *node,
+            Event::Tick { node }
+            | Event::Start { node, .. }
+            | Event::Complete { node, .. }
+            | Event::Exported { node, .. } => *node,
             Event::Act => {
                 let at = self.now + 1_000 + self.random.below(40_000);
                 if self.faults.delay > 0 && at < END {
@@ -505,10 +510,15 @@ impl World {
         match event {
             Event::Deliver { from, bytes, .. } => self.nodes[node].core.receive(now, &from, &bytes),
             Event::Tick { .. } => self.nodes[node].core.tick(now),
-            Event::Complete { life, run, result, .. } if life == self.nodes[node].life => {
+            Event::Start { run, service, shard, body, .. } => {
+                if self.nodes[node].core.may_start(now, run) {
+                    self.run(node, run, service, shard, &body);
+                }
+            }
+            Event::Complete { run, result, .. } => {
                 self.nodes[node].core.completed(now, run, result);
             }
-            Event::Exported { life, name, shard, epoch, .. } if life == self.nodes[node].life => {
+            Event::Exported { name, shard, epoch, .. } => {
                 let mut services = self.nodes[node].services.values();
                 let tokens = services.find_map(|service| service.shards.get(&shard));
                 let state =

@@ -17,8 +17,8 @@ use super::calls::{CallId, Client, Route};
 use super::directory::{Entry, Request};
 use super::frame::{Body, Frame, Position, State};
 use super::group::{Group, Timing};
-use super::name::NameAlias;
-use super::serving::{self, Arrived, Serving};
+use super::name::{NameAlias, NameCapability};
+use super::serving::{self, Arrived, Handover, Serving};
 use super::{AGAIN, LARGEST_BODY, NodeId, Random, Refusal, RunId, Time};
 use std::collections::VecDeque;
 
@@ -64,6 +64,8 @@ pub(crate) struct Core {
     /// Whether it has asked the node that another one took for the leader.
     asked: bool,
     leaves: bool,
+    /// It has left: it is silent, but for the results of calls that still run.
+    ended: bool,
     was_member: bool,
     /// Its earlier numbers.
     past: Vec<NodeId>,
@@ -97,6 +99,7 @@ impl Core {
             join_at: 0,
             asked: false,
             leaves: false,
+            ended: false,
             was_member: false,
             past: Vec::new(),
             registrations: Vec::new(),
@@ -182,6 +185,9 @@ impl Core {
         if !std::mem::replace(&mut self.leaves, true) {
             self.registrations.clear();
             self.requests.push_back((None, Request::Leave));
+            if !self.group.is_member() {
+                self.end();
+            }
         }
         self.finish(now);
     }
@@ -214,20 +220,59 @@ impl Core {
             None => Answer::Dropped,
         };
         if let Some((client, key, session, number)) = self.serving.complete(run, answer) {
-            // Without a lease, another node may own the state.
-            let answers = match key.part {
-                Part::Service(_) => true,
-                Part::Shard(shard) => {
-                    let entry = self.group.directory.entry(key.name);
-                    let owner = entry.and_then(|(_, entry)| entry.shards.get(shard as usize)?.owner);
-                    owner == Some(self.group.me) && self.group.may_serve(now)
-                }
-            };
-            if answers && let Some(answer) = self.serving.answer(session, number).cloned() {
+            if self.answers(now, key)
+                && let Some(answer) = self.serving.answer(session, number).cloned()
+            {
                 self.send(client, Body::Answered { session, number, answer });
             }
         }
         self.hand_over(now);
+        self.finish(now);
+    }
+
+    /// Returns whether a service may begin with a call now. Else the call is refused: since it arrived, the shard
+    /// has moved, or the lease has ended.
+    pub(crate) fn may_start(&mut self, now: Time, run: RunId) -> bool {
+        let Some(key) = self.serving.key(run) else { return false };
+        if self.answers(now, key) {
+            return true;
+        }
+        if let Some((client, session, number)) = self.serving.cancel(run) {
+            self.send(client, Body::Answered { session, number, answer: Answer::NotHere });
+        }
+        self.hand_over(now);
+        self.finish(now);
+        false
+    }
+
+    /// Returns whether results of a key may leave this node: without a lease, another node may own the state.
+    fn answers(&self, now: Time, key: Key) -> bool {
+        let entry = self.group.directory.entry(key.name).map(|(_, entry)| entry);
+        match key.part {
+            Part::Service(_) => entry.is_none_or(|entry| entry.several) || self.group.may_serve(now),
+            Part::Shard(shard) => {
+                let owner = entry.and_then(|entry| entry.shards.get(shard as usize)?.owner);
+                owner == Some(self.group.me) && self.group.may_serve(now)
+            }
+        }
+    }
+
+    /// Notes that a service could not export a shard. It is asked again after a pause.
+    pub(crate) fn export_failed(&mut self, now: Time, name: NameAlias, shard: u32, epoch: u64) {
+        if let Some(local) = self.serving.shards.get_mut(&(name, shard))
+            && let Some(handover) = &mut local.handover
+            && handover.epoch == epoch
+        {
+            handover.bytes = None;
+            handover.send_at = now + self.options.timing.lease;
+        }
+        self.finish(now);
+    }
+
+    /// Ends a registration without a caller: it was not answered in time.
+    pub(crate) fn withdraw(&mut self, now: Time, capability: NameCapability) {
+        self.registrations.retain(|kept| kept.key != capability.key);
+        self.requests.push_back((None, Request::Unregister { capability }));
         self.finish(now);
     }
 
@@ -284,11 +329,18 @@ impl Core {
 
     /// The time of the next [`tick`](Core::tick).
     pub(crate) fn wake_at(&self) -> Time {
+        if self.ended {
+            return self.client.wake_at();
+        }
         let pending = self.pending.as_ref().filter(|_| self.group.is_member());
         let pending = pending.map_or(Time::MAX, |pending| pending.send_at);
         let join = if self.joins { self.join_at } else { Time::MAX };
         let asks = self.known.asked.values().map(|at| at + AGAIN).min().unwrap_or(Time::MAX);
-        let handovers = self.serving.shards.values().filter_map(|local| local.handover.as_ref());
+        let handovers = self.serving.shards.values().filter_map(|local| {
+            // The end of the last call begins the export.
+            let waits = |handover: &&Handover| handover.bytes.is_some() || !local.is_running();
+            local.handover.as_ref().filter(waits)
+        });
         let hand = handovers.map(|handover| handover.send_at).min().unwrap_or(Time::MAX);
         [pending, join, asks, hand, self.group.wake_at(), self.client.wake_at()]
             .into_iter()
@@ -297,6 +349,10 @@ impl Core {
     }
 
     pub(crate) fn tick(&mut self, now: Time) {
+        if self.ended {
+            self.client.close();
+            return self.finish_calls();
+        }
         self.group.tick(now);
         if self.joins && now >= self.join_at {
             self.look_for_group(now);
@@ -314,15 +370,29 @@ impl Core {
     pub(crate) fn receive(&mut self, now: Time, from: &str, bytes: &[u8]) {
         let Some(frame) = Frame::decode(bytes) else { return };
         let me = self.group.me;
-        if frame.group == self.options.group && self.past.contains(&frame.to) {
+        if self.ended && frame.to == me && !self.past.contains(&me) {
+            self.past.push(me);
+        }
+        let tells_end = matches!(frame.body, Body::Ended { .. });
+        if frame.group == self.options.group && self.past.contains(&frame.to) && !tells_end {
             self.remember(frame.from, from);
             return self.send(frame.from, Body::Ended { node: frame.to });
+        }
+        if self.ended {
+            return;
         }
         if frame.group != self.options.group || (frame.to != me && frame.to != ANY) || frame.from == me {
             return;
         }
         self.remember(frame.from, from);
-        self.handle(now, frame.from, frame.body);
+        if let Body::Ended { node } = frame.body {
+            // Only the endpoint of the node itself can tell.
+            if self.group.directory.members.get(&node).is_some_and(|member| member.endpoint == from) {
+                self.note_death(now, node);
+            }
+        } else {
+            self.handle(now, frame.from, frame.body);
+        }
         self.finish(now);
     }
 
@@ -383,9 +453,6 @@ impl Core {
                 if outside || (self.group.is_member() && behind && !self.group.is_leader()) {
                     self.begin_again(now);
                 }
-            }
-            Body::Ended { node } => {
-                self.note_death(now, node);
             }
             Body::Propose { number, request } => {
                 if self.group.directory.members.contains_key(&from) {
@@ -461,9 +528,12 @@ impl Core {
             Body::Taken { name, shard, epoch, piece } => {
                 if let Some(local) = self.serving.shards.get_mut(&(name, shard))
                     && let Some(handover) = &mut local.handover
-                    && (handover.epoch, handover.piece) == (epoch, piece)
+                    && (handover.epoch, handover.piece, handover.to) == (epoch, piece, from)
+                    && handover.bytes.as_ref().is_some_and(|bytes| piece < Handover::pieces(bytes))
+                    && handover.send_at != Time::MAX
                 {
                     handover.piece += 1;
+                    handover.moved_at = now;
                     handover.send_at = now;
                     self.hand_over(now);
                 }
@@ -504,8 +574,8 @@ impl Core {
                 let place = |entry: &Entry| {
                     entry.places.iter().any(|place| place.node == self.group.me && place.service == service)
                 };
-                // Also calls that were sent before it lost its name.
-                self.group.directory.entry(key.name).is_some_and(|(_, entry)| place(entry))
+                let entry = self.group.directory.entry(key.name);
+                entry.is_some_and(|(_, entry)| place(entry) && (entry.several || self.group.may_serve(now)))
             }
         }
     }
@@ -588,7 +658,7 @@ impl Core {
         let random = Random::new(self.random.next());
         self.group = Group::new(me, self.options.timing, random, now);
         self.drop_shards();
-        self.serving = Serving::default();
+        self.serving.begin_again();
         // A request that may be applied already is asked for again: its keys tell.
         if let Some(pending) = self.pending.take()
             && pending.ticket.is_some()
@@ -607,6 +677,16 @@ impl Core {
 
     fn end(&mut self) {
         self.joins = false;
+        self.ended = true;
+        self.client.close();
+        // Its last frames still go out, and the news of its end.
+        for (to, body) in self.group.take_frames() {
+            self.send(to, body);
+        }
+        let members = self.group.directory.members.keys();
+        for node in members.copied().filter(|node| *node != self.group.me).collect::<Vec<_>>() {
+            self.send(node, Body::Ended { node: self.group.me });
+        }
         self.drop_shards();
         for (ticket, _) in self.requests.drain(..) {
             if let Some(ticket) = ticket {
@@ -616,6 +696,12 @@ impl Core {
         self.outputs.push_back(Output::Left);
     }
 
+    fn finish_calls(&mut self) {
+        for (call, result) in std::mem::take(&mut self.client.done) {
+            self.outputs.push_back(Output::Called { call, result });
+        }
+    }
+
     /// Does all that follows from the last event.
     fn finish(&mut self, now: Time) {
         loop {
@@ -623,9 +709,7 @@ impl Core {
             self.advance_requests(now);
             let (client, mut names) = self.client_and_names();
             client.tick(now, &mut names);
-            for (call, result) in std::mem::take(&mut self.client.done) {
-                self.outputs.push_back(Output::Called { call, result });
-            }
+            self.finish_calls();
             for (to, body) in std::mem::take(&mut self.client.out) {
                 self.send(to, body);
             }
@@ -633,8 +717,11 @@ impl Core {
                 self.send(to, body);
             }
             self.ask_for_names(now);
-            let Some(body) = self.loopback.pop_front() else { break };
-            self.handle(now, self.group.me, body);
+            match self.loopback.pop_front() {
+                Some(body) => self.handle(now, self.group.me, body),
+                None if self.group.committed() == self.settled && !self.has_outcome() => break,
+                None => {}
+            }
         }
     }
 
@@ -658,7 +745,8 @@ impl Core {
         }
         self.settle_shards(now);
         let members = &self.group.directory.members;
-        let lost = self.client.servers().filter(|node| !members.contains_key(node) && is_member);
+        let servers = self.client.servers().into_iter();
+        let lost = servers.filter(|node| !members.contains_key(node) && is_member);
         for node in lost.collect::<Vec<_>>() {
             let (client, mut names) = self.client_and_names();
             client.lost(now, node, &mut names);

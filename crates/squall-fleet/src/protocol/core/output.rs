@@ -75,6 +75,8 @@ pub(crate) struct Registration {
     pub(crate) shards: u32,
     pub(crate) key: u128,
     pub(crate) parent: NameCapability,
+    /// The number under which the node has seen it registered.
+    pub(crate) seen: Option<NodeId>,
 }
 
 impl Registration {

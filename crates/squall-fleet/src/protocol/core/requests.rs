@@ -46,6 +46,12 @@ impl Core {
         }
     }
 
+    /// Returns whether the request has an outcome that its caller does not know yet.
+    pub(super) fn has_outcome(&self) -> bool {
+        let member = self.group.directory.members.get(&self.group.me);
+        member.zip(self.pending.as_ref()).is_some_and(|(member, pending)| member.request >= pending.number)
+    }
+
     /// The next request: a shard that has arrived, a request of the driver, or a service that is not
     /// registered.
     fn next_request(&mut self, now: Time) -> Option<(Option<u64>, Request)> {
@@ -63,6 +69,17 @@ impl Core {
         if let Some(request) = self.requests.pop_front() {
             return Some(request);
         }
+        // A shard with a target that cannot be reached.
+        for ((name, shard), local) in &mut self.serving.shards {
+            if let Some(handover) = &mut local.handover
+                && handover.bytes.as_ref().is_some_and(|bytes| !bytes.is_empty())
+                && now >= handover.moved_at + 5 * self.options.timing.lease
+            {
+                handover.moved_at = now;
+                let epoch = handover.epoch;
+                return Some((None, Request::Keep { name: *name, shard: *shard, epoch }));
+            }
+        }
         // A shard of a leaver that no other member can take.
         for ((name, shard), local) in &mut self.serving.shards {
             if let Some((_, entry)) = directory.entry(*name)
@@ -71,6 +88,9 @@ impl Core {
                 && serving::is_settled_on(state, self.group.me)
             {
                 local.abandoned = Some(state.epoch);
+                if local.is_running() {
+                    continue;
+                }
                 let request = Request::Abandon { name: *name, shard: *shard, epoch: state.epoch };
                 return Some((None, request));
             }
@@ -84,6 +104,12 @@ impl Core {
                 entry.places.iter().any(|place| place.key == kept.key && place.node == self.group.me)
             })
         };
+        let me = self.group.me;
+        // A service that was registered and is gone was ended with its capability.
+        self.registrations.retain(|kept| registered(kept) || kept.seen != Some(me));
+        for kept in self.registrations.iter_mut().filter(|kept| registered(kept)) {
+            kept.seen = Some(me);
+        }
         let missing = self.registrations.iter().find(|kept| !registered(kept))?;
         Some((None, missing.request()))
     }

@@ -73,7 +73,8 @@ impl Core {
             };
             let to = state.target.unwrap_or(ANY);
             if local.handover.as_ref().is_none_or(|handover| handover.epoch != state.epoch) {
-                let handover = Handover { epoch: state.epoch, to, bytes: None, piece: 0, send_at: Time::MAX };
+                let handover =
+                    Handover { epoch: state.epoch, to, bytes: None, piece: 0, send_at: now, moved_at: now };
                 local.handover = Some(handover);
                 // Exported below, once no call runs.
             }
@@ -106,7 +107,7 @@ impl Core {
         }
         let ready: Vec<(NameAlias, u32)> = (self.serving.shards.iter())
             .filter(|((name, shard), local)| {
-                let asked = |handover: &Handover| handover.bytes.is_none() && handover.piece == 0;
+                let asked = |handover: &Handover| handover.bytes.is_none() && now >= handover.send_at;
                 local.handover.as_ref().is_some_and(asked) && self.serving.is_idle(*name, *shard)
             })
             .map(|(at, _)| *at)
