@@ -398,9 +398,8 @@ impl World {
             70..75 if members.len() < 7 => drop(self.add_node(true)),
             75..78 if members.len() > 1 => {
                 let node = pick(&mut self.random, &members);
-                let stay = members.iter().filter(|member| !self.nodes[**member].leaving && **member != node);
-                // If all leave, the state ends.
-                if self.gentle && stay.count() == 0 {
+                // If all that serve leave, the state ends.
+                if self.gentle && !self.has_another(node) {
                     return;
                 }
                 let now = self.clock(node);
@@ -439,6 +438,18 @@ impl World {
             94..98 => self.cut.clear(),
             _ => {}
         }
+    }
+
+    /// Returns whether the fleet has a member besides `node` that stays, as `node` sees it.
+    fn has_another(&self, node: usize) -> bool {
+        let group = self.nodes[node].core.group();
+        let entry = group.directory.entry(self.fleet.alias());
+        entry.is_some_and(|(_, entry)| {
+            entry.places.iter().any(|place| {
+                let at = self.nodes.iter().position(|other| other.core.me() == place.node);
+                at.is_some_and(|at| at != node && !self.nodes[at].leaving)
+            })
+        })
     }
 
     fn crash(&mut self, node: usize, voters: usize) {
