@@ -9,6 +9,8 @@ mod capability;
 #[cfg_attr(loom, allow(dead_code))]
 mod handover;
 #[cfg_attr(loom, allow(dead_code))]
+mod host;
+#[cfg_attr(loom, allow(dead_code))]
 mod lane;
 #[cfg_attr(loom, allow(dead_code))]
 mod link;
@@ -83,6 +85,8 @@ pub use control::Control;
 pub use dispatcher::Dispatcher;
 #[cfg(not(loom))]
 pub use error::{CapabilityError, SendError};
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub use host::HostTransport;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use link::{
     Fault, Link, LinkError, LinkListener, LinkName, LinkOptions, LinkReceiver, LinkRequest, LinkSender,

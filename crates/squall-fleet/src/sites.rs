@@ -62,3 +62,8 @@ pub(crate) const VIGIL_SLEEP: Site = Site(45);
 pub(crate) const VIGIL_WAKE: Site = Site(46);
 /// Not an ordering: the receiver of a link reads whether the peer has ended before it looks (`joint/I2`).
 pub(crate) const LINK_LAST: Site = Site(47);
+/// Not an ordering: the pump of a transport leaves its waker under the lock under which it found no frame
+/// (`host/backlog/I2`).
+pub(crate) const BACKLOG_LEFT: Site = Site(48);
+/// Not an ordering: no thread writes to a link while the pump sends a frame (`host/backlog/I1`).
+pub(crate) const BACKLOG_PUMPS: Site = Site(49);

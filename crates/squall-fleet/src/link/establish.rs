@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// The service of links, in the names of sockets.
-pub(super) const SERVICE: &str = "squall-link";
+pub(crate) const SERVICE: &str = "squall-link";
 /// The time in which a handshake must end, if no other one is set.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 

@@ -72,22 +72,36 @@ impl LinkListener {
         refuse_in_child()?;
         let deadline = Instant::now() + limit.min(Duration::from_secs(365 * 24 * 60 * 60));
         loop {
-            let Some(socket) = socket::accept(self.socket.as_fd())? else {
-                if socket::wait_until_readable(self.socket.as_fd(), deadline)? {
-                    continue;
-                }
-                return Ok(None);
-            };
-            let peer = peer::peer(socket.as_fd())?;
-            if check_user(peer, socket::own_user()).is_ok() {
-                return Ok(Some(LinkRequest { socket, peer, options: self.options.clone() }));
-            }
-            // A process of another user finds its connection closed. Many of them must not outlast the limit.
-            if Instant::now() >= deadline {
-                return Ok(None);
+            match self.look()? {
+                Look::Request(request) => return Ok(Some(request)),
+                Look::Nothing if socket::wait_until_readable(self.socket.as_fd(), deadline)? => {}
+                Look::Nothing => return Ok(None),
+                // Many processes of other users must not outlast the limit.
+                Look::Refused if Instant::now() >= deadline => return Ok(None),
+                Look::Refused => {}
             }
         }
     }
+
+    /// Looks for a process that has connected. Never blocks.
+    pub(crate) fn look(&self) -> io::Result<Look> {
+        let Some(socket) = socket::accept(self.socket.as_fd())? else { return Ok(Look::Nothing) };
+        let peer = peer::peer(socket.as_fd())?;
+        if check_user(peer, socket::own_user()).is_err() {
+            // The process finds its connection closed.
+            return Ok(Look::Refused);
+        }
+        Ok(Look::Request(LinkRequest { socket, peer, options: self.options.clone() }))
+    }
+}
+
+/// The result of a look for a process that has connected.
+#[derive(Debug)]
+pub(crate) enum Look {
+    Request(LinkRequest),
+    /// The process runs as another user.
+    Refused,
+    Nothing,
 }
 
 impl AsFd for LinkListener {

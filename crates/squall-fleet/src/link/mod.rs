@@ -43,9 +43,13 @@ mod waits;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use error::{Fault, LinkError, LinkName};
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub(crate) use establish::SERVICE;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use establish::{Link, LinkOptions};
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use halves::{LinkReceiver, LinkSender};
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub(crate) use listener::Look;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use listener::{LinkListener, LinkRequest};
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
