@@ -21,6 +21,9 @@ pub(crate) mod backlog;
 #[cfg_attr(not(all(target_os = "linux", not(miri), not(loom))), allow(dead_code))]
 mod pieces;
 
+#[cfg(all(test, any(loom, squall_model)))]
+mod model;
+
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod greet;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]

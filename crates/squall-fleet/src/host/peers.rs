@@ -414,6 +414,7 @@ impl Shared {
     pub(super) fn stop(&self) {
         let mut peers = self.lock();
         peers.has_stopped = true;
+        peers.dials.clear();
         let threads = std::mem::take(&mut peers.threads);
         let listener = peers.listener.take();
         drop(peers);
@@ -431,7 +432,6 @@ impl Shared {
         }
         let mut peers = self.lock();
         let (lives, fresh) = (std::mem::take(&mut peers.peers), std::mem::take(&mut peers.fresh));
-        peers.dials.clear();
         drop(peers);
         drop(fresh);
         for outlet in lives.into_values().flat_map(|peer| peer.lives).flat_map(|life| life.outlets) {
