@@ -208,6 +208,29 @@ fn a_transport_reaches_itself() {
 }
 
 #[test]
+fn a_receiver_can_stop_its_transport() {
+    let transport = Arc::new(HostTransport::unnamed().unwrap());
+    let (stops, (sender, stopped)) = (Arc::downgrade(&transport), mpsc::channel());
+    let sender = Mutex::new(sender);
+    let stop = move |_: &str, _: &[u8]| {
+        stops.upgrade().unwrap().stop();
+        sender.lock().unwrap().send(()).unwrap();
+    };
+    transport.start(Receiver::new(stop)).unwrap();
+    let (visitor, events) = visitor();
+    let to = transport.endpoint();
+    while stopped.recv_timeout(AGAIN) == Err(RecvTimeoutError::Timeout) {
+        visitor.send(&to, b"stop");
+    }
+    assert!(until_ended(&to, &events).is_empty());
+    // A later stop does no harm, and a stopped transport sends no frame.
+    transport.stop();
+    transport.send(&visitor.endpoint(), b"lost");
+    visitor.stop();
+    assert!(events.recv().is_err(), "the end was told once");
+}
+
+#[test]
 fn bad_names_say_why() {
     for bad in ["", "two\nlines", &"x".repeat(81)] {
         let error = HostTransport::bind(bad).unwrap_err();
