@@ -18,8 +18,13 @@ use std::io;
 ///
 /// The receiver learns of the end of a peer once, after all frames of it: when its process has ended, by any
 /// signal, or when it has stopped its transport. A peer ends a link for no other reason, unless this side
-/// broke the protocol. A link that ends by a fault of the peer is no proof, and is not told.
-/// The next send to an endpoint whose link has ended connects anew.
+/// broke the protocol. A link that ends by a fault of the peer is no proof, and is not told. The next send to
+/// an endpoint whose link has ended connects anew. A process that restarts under its name is heard after the
+/// end of the former one was told.
+///
+/// A process of this user can send frames in the name of another one. Answers go to the holder of the name,
+/// and the end of the liar is not told as the end of the holder. If the pid of a peer is not visible in this
+/// pid namespace, its end is told only if this side has connected.
 ///
 /// # Cost
 /// Two threads, which sleep while no frame comes, and at most 16 for greetings. Each link has a socket and
@@ -112,6 +117,7 @@ impl Transport for HostTransport {
 
     /// Ends all links and threads, and waits for them. A peer that hangs in a greeting holds it up for a few
     /// seconds at most. If a function of the receiver calls it, the thread of the receiver ends after that.
+    /// Later calls return at once.
     fn stop(&self) {
         if !fork::forked() {
             self.0.stop();
