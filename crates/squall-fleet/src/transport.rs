@@ -14,9 +14,9 @@ pub trait Receive: Send + Sync {
     /// that only this transport knows, if the sender cannot be dialled.
     fn receive(&self, from: &str, frame: &[u8]);
 
-    /// Notes that the transport at an endpoint has ended for certain, as the kernel tells of a process of this
-    /// machine. A connection that breaks is no proof. The endpoint names one run: a transport that tells of ends
-    /// has another endpoint each time it starts.
+    /// Notes that a run of the transport at an endpoint has ended for certain, as the kernel tells of a
+    /// process of this machine. A connection that breaks is no proof. All frames of that run come before, and
+    /// frames of a later run at that endpoint come after.
     fn ended(&self, endpoint: &str);
 }
 

@@ -1,14 +1,25 @@
 //! Nodes of a group over a network of one process.
 
+use squall_call::with_deadline;
+use squall_core::{CallErrorKind, Transport, shared};
 use squall_fleet::{
     Fate, GroupKey, LocalNetwork, Name, NameCapability, NameOptions, Node, NodeBuilder, Refusal,
     RequestError, ServiceCall, ShardService,
 };
+use squall_macros::interface;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
+
+/// The hidden modules of the façade.
+mod facade {
+    pub(crate) use squall_core::__macro;
+    pub(crate) mod call {
+        pub(crate) use squall_call::__macro;
+    }
+}
 
 /// No test waits so long unless it fails.
 const LONG: Duration = Duration::from_secs(60);
@@ -245,4 +256,77 @@ fn nodes_of_another_group_are_not_heard() {
     assert_eq!(stranger.wait_joined(Duration::from_millis(300)), Err(RequestError::TimedOut));
     assert!(stranger.show(Duration::from_millis(50)).is_err());
     assert_eq!(group.nodes[0].show(LONG).unwrap().members.len(), 1);
+}
+
+#[interface(crate = crate::facade, remote)]
+trait Stock: Send + Sync {
+    fn add(&self, item: String, count: u64) -> u64;
+    fn fail(&self);
+}
+
+#[derive(Default)]
+struct Shelf(Mutex<HashMap<String, u64>>);
+
+impl Stock for Shelf {
+    fn add(&self, item: String, count: u64) -> u64 {
+        let mut items = self.0.lock().unwrap();
+        let entry = items.entry(item).or_default();
+        *entry += count;
+        *entry
+    }
+
+    fn fail(&self) {
+        panic!("as planned");
+    }
+}
+
+#[interface(crate = crate::facade, remote)]
+trait Other: Send + Sync {
+    fn add(&self, item: String) -> u64;
+}
+
+#[test]
+fn an_object_is_called_from_another_node_like_one_of_its_own() {
+    let group = Group::new(2);
+    let stock = shared::<dyn Stock, _>(Shelf::default());
+    let path = name("/shop/stock");
+    group.nodes[1].serve_object(&path, &group.root, NameOptions::new(), stock.handle()).unwrap();
+    let visitor = group.visitor();
+    let imported = visitor.import::<dyn Stock>(&path, LONG).unwrap();
+    // It is one object.
+    assert_eq!(stock.add("bolt".into(), 2), 2);
+    assert_eq!(imported.add("bolt".into(), 3), 5);
+    let error = imported.try_fail().unwrap_err();
+    assert_eq!(error.reason(), CallErrorKind::Transport(Transport::Panicked));
+    let error = visitor.import::<dyn Other>(&path, LONG).unwrap_err();
+    assert!(error.to_string().contains("/shop/stock serves another interface"), "{error}");
+    let none = with_deadline(Duration::ZERO, || imported.try_add("bolt".into(), 1)).unwrap_err();
+    assert!(!none.may_have_run(), "{none}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn nodes_of_one_machine_join_over_links() {
+    use squall_fleet::HostTransport;
+    let unique = std::process::id();
+    let bind = |index: u32| HostTransport::bind(&format!("squall-nodes-{unique}-{index}")).unwrap();
+    let key = GroupKey::random();
+    let (first, root) = NodeBuilder::new(key).found(bind(0), &[]).unwrap();
+    let seed = first.endpoint();
+    let second = NodeBuilder::new(key).join(bind(1), &[&seed]).unwrap();
+    second.wait_joined(LONG).unwrap();
+    second
+        .serve(&name("/echo"), &root, NameOptions::new(), |call: ServiceCall<'_>| Some(call.body.to_vec()))
+        .unwrap();
+    let visitor = NodeBuilder::new(key).visit(HostTransport::unnamed().unwrap(), &[&seed]).unwrap();
+    let large = vec![7; 900 << 10];
+    assert_eq!(visitor.call(&name("/echo"), 0, &large, LONG).unwrap(), large);
+    // The end of its transport is certain: the group goes on with one of two.
+    let id = second.id();
+    drop(second);
+    while first.show(LONG).unwrap().members.iter().any(|member| member.node == id) {
+        std::thread::yield_now();
+    }
+    let lost = first.call(&name("/echo"), 0, b"", Duration::from_millis(50)).unwrap_err();
+    assert_eq!(lost.fate, Fate::NoService);
 }

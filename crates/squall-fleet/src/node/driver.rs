@@ -315,8 +315,8 @@ impl Driver {
         true
     }
 
-    /// Runs the machine for a thread without a caller. After a panic, which is a fault of the machine, the node
-    /// ends: its calls and waits end, and it sends no more frames.
+    /// Runs the machine for a thread without a caller. After a panic, which is a fault of the machine, the
+    /// node ends: its calls and waits end, and it sends no more frames.
     fn guard(&self, run: impl FnOnce()) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
             drop_payload(payload);

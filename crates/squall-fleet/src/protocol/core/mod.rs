@@ -64,7 +64,7 @@ pub(crate) struct Core {
     /// Whether it has asked the node that another one took for the leader.
     asked: bool,
     leaves: bool,
-    /// It has left: it is silent, but for the results of calls that still run.
+    /// Whether it has left. It is silent then, but for the results of calls that still run.
     ended: bool,
     was_member: bool,
     /// Its earlier numbers.
@@ -230,8 +230,8 @@ impl Core {
         self.finish(now);
     }
 
-    /// Returns whether a service may begin with a call now. Else the call is refused: since it arrived, the shard
-    /// has moved, or the lease has ended.
+    /// Returns whether a service may begin with a call now. Else the call is refused: since it arrived, the
+    /// shard has moved, or the lease has ended.
     pub(crate) fn may_start(&mut self, now: Time, run: RunId) -> bool {
         let Some(key) = self.serving.key(run) else { return false };
         if self.answers(now, key) {
@@ -306,9 +306,10 @@ impl Core {
 
     /// Notes that the node at an endpoint is dead for certain.
     pub(crate) fn endpoint_ended(&mut self, now: Time, endpoint: &str) {
-        let members = self.group.directory.members.iter();
-        let at = members.filter(|(_, member)| member.endpoint == endpoint).map(|(node, _)| *node);
-        for node in at.collect::<Vec<_>>() {
+        // Only nodes that were heard from that run: the endpoint may have another node by now.
+        let heard = self.known.heard.iter().filter(|(_, from)| *from == endpoint).map(|(node, _)| *node);
+        for node in heard.collect::<Vec<_>>() {
+            self.known.heard.remove(&node);
             self.note_death(now, node);
         }
         self.finish(now);
@@ -385,6 +386,7 @@ impl Core {
             return;
         }
         self.remember(frame.from, from);
+        self.known.hear(frame.from, from);
         if let Body::Ended { node } = frame.body {
             // Only the endpoint of the node itself can tell.
             if self.group.directory.members.get(&node).is_some_and(|member| member.endpoint == from) {

@@ -13,9 +13,24 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) endpoints: BTreeMap<NodeId, (String, Option<u64>)>,
+    /// Nodes that were heard, and the endpoints of their frames.
+    pub(super) heard: BTreeMap<NodeId, String>,
     pub(super) entries: BTreeMap<NameAlias, (Entry, bool)>,
     /// Names to ask for, and when they were asked for.
     pub(super) asked: BTreeMap<NameAlias, Time>,
+}
+
+impl Known {
+    /// Notes a frame of a node.
+    pub(super) fn hear(&mut self, node: NodeId, from: &str) {
+        if self.heard.get(&node).is_some_and(|known| known == from) {
+            return;
+        }
+        if self.heard.len() >= super::CACHED_MAX {
+            self.heard.pop_first();
+        }
+        self.heard.insert(node, from.to_owned());
+    }
 }
 
 /// Where a node looks names up: in the directory, or at a member.
