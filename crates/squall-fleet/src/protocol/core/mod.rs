@@ -219,12 +219,11 @@ impl Core {
             Some(bytes) => Answer::Result(bytes),
             None => Answer::Dropped,
         };
-        if let Some((client, key, session, number)) = self.serving.complete(run, answer) {
-            if self.answers(now, key)
-                && let Some(answer) = self.serving.answer(session, number).cloned()
-            {
-                self.send(client, Body::Answered { session, number, answer });
-            }
+        if let Some((client, key, session, number)) = self.serving.complete(run, answer)
+            && self.answers(now, key)
+            && let Some(answer) = self.serving.answer(session, number).cloned()
+        {
+            self.send(client, Body::Answered { session, number, answer });
         }
         self.hand_over(now);
         self.finish(now);
