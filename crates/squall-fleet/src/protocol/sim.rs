@@ -521,10 +521,8 @@ impl World {
         match event {
             Event::Deliver { from, bytes, .. } => self.nodes[node].core.receive(now, &from, &bytes),
             Event::Tick { .. } => self.nodes[node].core.tick(now),
-            Event::Start { run, service, shard, body, .. } => {
-                if self.nodes[node].core.may_start(now, run) {
-                    self.run(node, run, service, shard, &body);
-                }
+            Event::Start { run, service, shard, body, .. } if self.nodes[node].core.may_start(now, run) => {
+                self.run(node, run, service, shard, &body);
             }
             Event::Complete { run, result, .. } => {
                 self.nodes[node].core.completed(now, run, result);
