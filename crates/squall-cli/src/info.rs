@@ -162,7 +162,7 @@ fn reclaimer() -> Value {
 }
 
 /// The threads that Squall may start: when each starts, and how to do without it.
-const MAY_START: [&str; 12] = [
+const MAY_START: [&str; 16] = [
     "squall-reclaim: starts with the first deferred call; to avoid it: SQUALL_RECLAIMER=off",
     "squall-runner: drops representatives on their processors, and ends; to avoid it: SQUALL_RECLAIMER=off",
     "squall-adapt: starts with the first adaptive object; to avoid it: SQUALL_ADAPT=off",
@@ -175,6 +175,10 @@ const MAY_START: [&str; 12] = [
     "squall-browse: runs while the program serves inspection; to avoid it: do not serve",
     "squall-bags: off unless the program calls bag::set_thread(true), or SQUALL_BAGS=on",
     "squall-task: one per live task object; to avoid it: another kind",
+    "squall-fleet, squall-fleet-timer: run the services and the timers of a node of a group; to avoid them: make no node",
+    "squall-fleet-local: one per transport of a LocalNetwork; to avoid it: another transport",
+    "squall-links, squall-accepts: two per HostTransport; to avoid them: another transport",
+    "squall-net, squall-net-read: one per TCP transport, and one per connection; to avoid them: another transport",
 ];
 
 /// Returns the mode of the locality allocator. Each program has its own allocator.
