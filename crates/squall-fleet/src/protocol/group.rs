@@ -544,8 +544,8 @@ impl Group {
         self.note_time(now);
         match body {
             Body::Beat(beat) => self.receive_beat(now, from, *beat),
-            Body::Held { term, held, missed, sent, at } => {
-                self.receive_held(now, from, term, held, missed, sent, at);
+            Body::Held { term, held, committed, missed, sent, at } => {
+                self.receive_held(now, from, term, held, committed, missed, sent, at);
             }
             Body::Vote { term, last, pre } => self.receive_vote(now, from, term, last, pre),
             Body::Voted { term, pre, granted } => {
@@ -606,6 +606,7 @@ impl Group {
             let body = Body::Held {
                 term: self.term,
                 held: Position::default(),
+                committed: self.committed,
                 missed: false,
                 sent: beat.sent,
                 at: now,
@@ -662,6 +663,7 @@ impl Group {
         let body = Body::Held {
             term: self.term,
             held: if known { held } else { self.committed },
+            committed: self.committed,
             missed: !known,
             sent: beat.sent,
             at: now,
@@ -676,6 +678,7 @@ impl Group {
         from: NodeId,
         term: u64,
         held: Position,
+        committed: Position,
         missed: bool,
         sent: Time,
         at: Time,
@@ -698,6 +701,11 @@ impl Group {
         // If it missed some, `held` is its last committed change, which every leader has.
         progress.held = progress.held.max(held);
         progress.after = if missed { held } else { progress.after.max(held) };
+        // A leader that died may have committed a change of voters and told this member alone. The new leader
+        // holds that change, but might need the vote of the dead one to commit it again.
+        if committed > self.committed && self.log.iter().any(|(position, _)| *position == committed) {
+            self.apply_to(now, committed);
+        }
         self.commit(now);
         self.change_members(now);
     }
