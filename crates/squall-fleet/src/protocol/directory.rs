@@ -288,8 +288,8 @@ impl Directory {
                 }
                 shard.target = None;
                 // Another epoch: the pieces that the target has fit no later move (I2).
-                shard.epoch = self.epoch + 1;
-                self.epoch += 1;
+                self.epoch = self.epoch.saturating_add(1);
+                shard.epoch = self.epoch;
                 Ok(())
             }
             Request::Leave => {
@@ -361,8 +361,8 @@ impl Directory {
         let name = self.aliases.get(&name).ok_or(Refusal::NoSuchName)?;
         let entry = self.names.get_mut(name).ok_or(Refusal::NoSuchName)?;
         let shard = entry.shards.get_mut(shard as usize).ok_or(Refusal::NoSuchName)?;
-        *shard = change(*shard, self.epoch + 1).ok_or(Refusal::Forbidden)?;
-        self.epoch += 1;
+        *shard = change(*shard, self.epoch.saturating_add(1)).ok_or(Refusal::Forbidden)?;
+        self.epoch = self.epoch.saturating_add(1);
         entry.balance(&mut self.epoch);
         self.forget_empty();
         Ok(())
@@ -427,7 +427,7 @@ impl Entry {
             return;
         }
         let mut next_epoch = || {
-            *last_epoch += 1;
+            *last_epoch = last_epoch.saturating_add(1);
             *last_epoch
         };
         let stays = |entry: &Entry, node| entry.place_of(node).is_some_and(|place| !place.leaving);

@@ -341,7 +341,7 @@ impl Group {
             let behind =
                 |node: NodeId| progress.get(&node).is_none_or(|progress| progress.held != self.last());
             // With two voters on two machines, each death would stop the group. With one, only that one's.
-            let Member { host, leaving, .. } = members[&self.me];
+            let Member { host, leaving, .. } = *members.get(&self.me)?;
             let alone = !leaving && self.directory.voters.len() == 1 && members.len() == 2;
             let fit = |node: NodeId, member: &Member| {
                 let helps = !alone || member.host == host;
@@ -357,7 +357,7 @@ impl Group {
 
     /// Adds a change. Only a leader does.
     fn append(&mut self, now: Time, change: Change) {
-        let index = self.last().index + 1;
+        let index = self.last().index.saturating_add(1);
         self.log.push_back((Position { term: self.term, index }, change));
         self.commit(now);
         self.beat_all(now);
@@ -404,12 +404,12 @@ impl Group {
     fn campaign(&mut self, now: Time, pre: bool) {
         self.delay_election(now);
         if !pre {
-            self.term += 1;
+            self.term = self.term.saturating_add(1);
             self.voted = Some(self.me);
         }
         self.leader = None;
         self.role = Role::Candidate { pre, votes: BTreeSet::from([self.me]) };
-        let term = if pre { self.term + 1 } else { self.term };
+        let term = if pre { self.term.saturating_add(1) } else { self.term };
         let voters = self.voters();
         for voter in voters.union(&self.voters_before(&voters)) {
             if *voter != self.me {
@@ -549,7 +549,7 @@ impl Group {
             }
             Body::Vote { term, last, pre } => self.receive_vote(now, from, term, last, pre),
             Body::Voted { term, pre, granted } => {
-                let expected = self.term + u64::from(pre);
+                let expected = self.term.saturating_add(u64::from(pre));
                 match &mut self.role {
                     Role::Candidate { .. } if !granted && term > self.term => self.follow(now, term),
                     Role::Candidate { pre: mine, votes }

@@ -189,7 +189,9 @@ impl Serving {
             Some(Some(answer)) => return Arrived::Answer(answer.clone()),
             Some(None) => return Arrived::Ignore,
             None if number < session.low => return Arrived::Ignore,
-            None if number >= session.low + WINDOW || full => return Arrived::Answer(Answer::Busy),
+            None if number >= session.low.saturating_add(WINDOW) || full => {
+                return Arrived::Answer(Answer::Busy);
+            }
             None => {}
         }
         session.calls.insert(number, None);
