@@ -170,6 +170,12 @@ impl Directory {
         self.epoch
     }
 
+    /// Gives an alias to a name, as if the hashes of two names were equal.
+    #[cfg(test)]
+    pub(crate) fn claim_alias(&mut self, alias: NameAlias, name: Name) {
+        self.aliases.insert(alias, name);
+    }
+
     pub(crate) fn reserved(&self) -> impl Iterator<Item = &Name> {
         self.reserved.keys()
     }

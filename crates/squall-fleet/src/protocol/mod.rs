@@ -13,6 +13,8 @@ mod answer;
 mod calls;
 mod core;
 mod directory;
+#[cfg(test)]
+mod directory_tests;
 mod frame;
 mod group;
 mod name;
