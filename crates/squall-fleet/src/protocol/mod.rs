@@ -16,6 +16,8 @@ mod directory;
 #[cfg(test)]
 mod directory_tests;
 mod frame;
+#[cfg(test)]
+mod fuzz;
 mod group;
 mod name;
 mod serving;
