@@ -15,6 +15,7 @@
 //! Cost: a change of a member takes time in proportion to all names; other changes to one name.
 //! Source: Wentzlaff 2012, §3.2.3 (FO-08 to FO-11) and §3.2.4 (FO-13).
 
+use super::guard::Guard;
 use super::name::{Name, NameAlias, NameCapability};
 use super::{NodeId, Refusal};
 use serde::{Deserialize, Serialize};
@@ -211,7 +212,7 @@ impl Directory {
                     None => return,
                 };
                 // A copy of an old request changes nothing (I4).
-                if *number <= last {
+                if Guard::RequestNumbers.and(*number <= last) {
                     return;
                 }
                 let outcome = self.handle(*node, request);
@@ -277,7 +278,7 @@ impl Directory {
                 }
             },
             Request::Moved { name, shard, epoch } => self.change_shard(*name, *shard, |shard, next| {
-                let fits = shard.epoch == *epoch && shard.target == Some(node);
+                let fits = Guard::EpochOfMove.or(shard.epoch == *epoch) && shard.target == Some(node);
                 // Another epoch, and an owner that has the state (I2, I3).
                 fits.then_some(Shard { owner: Some(node), epoch: next, target: None, ..shard })
             }),

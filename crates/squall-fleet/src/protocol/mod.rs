@@ -19,10 +19,13 @@ mod frame;
 #[cfg(test)]
 mod fuzz;
 mod group;
+mod guard;
 mod name;
 mod serving;
 #[cfg(test)]
 mod sim;
+#[cfg(test)]
+mod twins;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
