@@ -297,6 +297,10 @@ impl Directory {
                 // Another epoch: the pieces that the target has fit no later move (I2).
                 self.epoch = self.epoch.saturating_add(1);
                 shard.epoch = self.epoch;
+                // A leaver cannot keep it: the next move begins at once.
+                if entry.place_of(node).is_some_and(|place| place.leaving) {
+                    entry.balance(&mut self.epoch);
+                }
                 Ok(())
             }
             Request::Leave => {

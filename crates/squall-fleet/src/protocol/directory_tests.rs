@@ -318,6 +318,22 @@ fn a_target_that_dies_or_leaves_gives_the_move_up() {
 }
 
 #[test]
+fn a_leaver_that_gives_a_move_up_gets_another_one() {
+    let mut group = Group::new(2);
+    assert_eq!(group.register(1, "/f", 1, 1, root()), Ok(()));
+    assert_eq!(group.register(2, "/f", 1, 2, root()), Ok(()));
+    let keep = |epoch| Request::Keep { name: name("/f").alias(), shard: 0, epoch };
+    assert_eq!(group.ask(1, Request::Leave), Ok(()));
+    let (shard, to, epoch) = group.next_move("/f").expect("a move");
+    assert_eq!(group.ask(2, keep(epoch)), Err(Refusal::Forbidden), "only the owner may");
+    assert_eq!(group.ask(1, keep(epoch)), Ok(()));
+    let (again, _, later) = group.next_move("/f").expect("another move");
+    assert!((again, to) == (shard, NodeId(2)) && later > epoch);
+    assert_eq!(group.move_all("/f"), 1);
+    assert!(!group.directory.has_places(NodeId(1)));
+}
+
+#[test]
 fn only_the_target_moves_a_shard_in_the_epoch_of_the_move() {
     let mut group = Group::new(3);
     assert_eq!(group.register(1, "/f", 2, 1, root()), Ok(()));
