@@ -26,7 +26,7 @@ const SHARDS: u32 = 3;
 /// Seeds that failed once.
 const PAST_FAILURES: &[u64] = &[
     13, 45, 100, 101, 137, 165, 195, 208, 260, 292, 318, 343, 356, 374, 704, 987, 1328, 1609, 4047, 5621,
-    9907,
+    9907, 1498, 5383,
 ];
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -509,10 +509,10 @@ impl World {
                 let node = pick(&mut self.random, &living);
                 self.nodes[node].paused_until = self.now + self.random.below(1_500_000);
             }
-            88..94 if self.faults.cuts => {
+            88..94 if self.faults.cuts && !(self.divides() && !self.cut.is_empty()) => {
                 // One direction, both, one node from others, or two parts of the group.
                 let (one, other) = (pick(&mut self.random, &living), pick(&mut self.random, &living));
-                let kind = self.random.below(4);
+                let kind = if self.divides() { 3 } else { self.random.below(4) };
                 let away: Vec<bool> = (0..self.nodes.len()).map(|_| self.random.below(2) == 0).collect();
                 let pairs = (0..away.len()).flat_map(|from| (0..away.len()).map(move |to| (from, to)));
                 self.cut.extend(pairs.filter(|(from, to)| match kind {
@@ -523,7 +523,9 @@ impl World {
                 }));
             }
             // Of half the seeds, cuts last longer.
-            94..98 if self.seed % 2 == 0 || self.random.below(4) == 0 => self.cut.clear(),
+            94..98 if self.seed % 2 == 0 || self.random.below(if self.divides() { 8 } else { 4 }) == 0 => {
+                self.cut.clear()
+            }
             _ => {}
         }
     }
@@ -538,6 +540,11 @@ impl World {
                 at.is_some_and(|at| at != node && !self.nodes[at].leaving)
             })
         })
+    }
+
+    /// Returns whether cuts divide this group into two parts, one cut at a time.
+    fn divides(&self) -> bool {
+        self.seed % 4 == 1
     }
 
     fn crash(&mut self, node: usize, voters: usize) {

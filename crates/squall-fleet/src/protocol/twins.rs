@@ -7,31 +7,35 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Safeguards, and for each a seed that fails without it. After a change of the protocol or of the simulator,
 /// the ignored test `survey_of_twins` finds other ones.
 const TWINS: &[(Guard, u64)] = &[
-    (Guard::LeaseToRun, 0),
-    (Guard::LeaseToAnswer, 0),
-    (Guard::Authority, 0),
-    (Guard::LeaseFromMessage, 0),
-    (Guard::SilenceBeforeRemoval, 0),
-    (Guard::SilenceFromElection, 0),
-    (Guard::NoLeaseInRemoval, 0),
-    (Guard::LeaseByMajority, 0),
-    (Guard::VoteByLog, 0),
-    (Guard::OneVote, 0),
-    (Guard::BothMajorities, 0),
-    (Guard::OneChange, 0),
-    (Guard::OwnTerm, 0),
-    (Guard::KnownBefore, 0),
-    (Guard::SessionsTravel, 0),
+    (Guard::LeaseToRun, 17),
+    (Guard::Authority, 564),
+    (Guard::LeaseFromMessage, 260),
+    (Guard::SilenceBeforeRemoval, 48),
+    (Guard::SilenceFromElection, 78),
+    (Guard::VoteByLog, 711),
+    (Guard::OneVote, 16),
+    (Guard::BothMajorities, 870),
+    (Guard::SessionsTravel, 27),
     (Guard::Remembered, 0),
-    (Guard::LowNumbers, 0),
+    (Guard::LowNumbers, 215),
     (Guard::FirstAttempt, 0),
-    (Guard::EpochOfMove, 0),
-    (Guard::EpochOfBirth, 0),
-    (Guard::IdleBeforeExport, 0),
-    (Guard::NoRunInHandover, 0),
-    (Guard::NoRunOnceAbandoned, 0),
+    (Guard::IdleBeforeExport, 43),
+    (Guard::NoRunInHandover, 1),
     (Guard::RequestNumbers, 0),
-    (Guard::NewNumber, 0),
+    (Guard::NewNumber, 2),
+    (Guard::LeaseToAnswer, 1141),
+];
+
+/// Safeguards that no seed of the first thousand misses. Others stand behind them, or the fault is rare.
+const UNSEEN: &[Guard] = &[
+    Guard::NoLeaseInRemoval,
+    Guard::LeaseByMajority,
+    Guard::OneChange,
+    Guard::KnownBefore,
+    Guard::OwnTerm,
+    Guard::EpochOfMove,
+    Guard::EpochOfBirth,
+    Guard::NoRunOnceAbandoned,
 ];
 
 /// Runs a schedule, perhaps without a safeguard. Returns the message of the violation that the simulator finds.
@@ -48,15 +52,28 @@ fn survey_of_twins() {
     let count = std::env::var("SQUALL_SCHEDULES").ok().and_then(|count| count.parse().ok()).unwrap_or(1500);
     let only = std::env::var("SQUALL_TWIN").ok();
     std::panic::set_hook(Box::new(|_| {}));
-    for (guard, _) in TWINS {
+    let twins = TWINS.iter().map(|(guard, _)| guard);
+    for guard in twins.chain(UNSEEN) {
         if only.as_ref().is_some_and(|only| !only.split(',').any(|name| name == format!("{guard:?}"))) {
             continue;
         }
         let fails = |seed| Some((seed, violation(Some(*guard), seed)?));
-        let found = (0..count).filter_map(fails).filter(|(seed, _)| violation(None, *seed).is_none()).take(2);
+        let found = (0..count).filter_map(fails).filter(|(seed, _)| violation(None, *seed).is_none()).take(1);
         for (seed, text) in found {
             println!("{guard:?} {seed}: {}", text.chars().take(100).collect::<String>());
         }
         println!("{guard:?} done");
+    }
+}
+
+/// Each safeguard is needed, and the simulator sees that it is missing.
+#[test]
+fn each_safeguard_is_missed() {
+    for (guard, seed) in TWINS {
+        assert_eq!(violation(None, *seed), None, "seed {seed} fails with all safeguards");
+        assert!(
+            violation(Some(*guard), *seed).is_some(),
+            "seed {seed} holds without {guard:?}: run survey_of_twins"
+        );
     }
 }
