@@ -17,6 +17,7 @@
 use super::answer::{Answer, Fate, Key, Lookup, Part};
 use super::directory::Entry;
 use super::frame::Body;
+use super::guard::Guard;
 use super::name::{Name, NameAlias};
 use super::{LARGEST_BODY, NodeId, Random, Time, WINDOW};
 use std::collections::{BTreeMap, BTreeSet};
@@ -410,7 +411,7 @@ impl Client {
                 if let Some(lost) = lost.filter(|lost| lost.id == Some(session)) {
                     *lost = ClientSession::default();
                 }
-                let refused = sent.attempts == 1 && sent.node == from && !known;
+                let refused = Guard::FirstAttempt.or(sent.attempts == 1 && sent.node == from && !known);
                 if refused || call.route.repeatable {
                     call.uncertain |= !refused;
                     call.sent = None;

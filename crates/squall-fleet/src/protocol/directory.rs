@@ -15,6 +15,7 @@
 //! Cost: a change of a member takes time in proportion to all names; other changes to one name.
 //! Source: Wentzlaff 2012, §3.2.3 (FO-08 to FO-11) and §3.2.4 (FO-13).
 
+use super::guard::Guard;
 use super::name::{Name, NameAlias, NameCapability};
 use super::{NodeId, Refusal};
 use serde::{Deserialize, Serialize};
@@ -170,6 +171,12 @@ impl Directory {
         self.epoch
     }
 
+    /// Gives an alias to a name, as if the hashes of two names were equal.
+    #[cfg(test)]
+    pub(crate) fn claim_alias(&mut self, alias: NameAlias, name: Name) {
+        self.aliases.insert(alias, name);
+    }
+
     pub(crate) fn reserved(&self) -> impl Iterator<Item = &Name> {
         self.reserved.keys()
     }
@@ -205,7 +212,7 @@ impl Directory {
                     None => return,
                 };
                 // A copy of an old request changes nothing (I4).
-                if *number <= last {
+                if Guard::RequestNumbers.and(*number <= last) {
                     return;
                 }
                 let outcome = self.handle(*node, request);
@@ -271,7 +278,7 @@ impl Directory {
                 }
             },
             Request::Moved { name, shard, epoch } => self.change_shard(*name, *shard, |shard, next| {
-                let fits = shard.epoch == *epoch && shard.target == Some(node);
+                let fits = Guard::EpochOfMove.or(shard.epoch == *epoch) && shard.target == Some(node);
                 // Another epoch, and an owner that has the state (I2, I3).
                 fits.then_some(Shard { owner: Some(node), epoch: next, target: None, ..shard })
             }),
@@ -288,8 +295,12 @@ impl Directory {
                 }
                 shard.target = None;
                 // Another epoch: the pieces that the target has fit no later move (I2).
-                shard.epoch = self.epoch + 1;
-                self.epoch += 1;
+                self.epoch = self.epoch.saturating_add(1);
+                shard.epoch = self.epoch;
+                // A leaver cannot keep it: the next move begins at once.
+                if entry.place_of(node).is_some_and(|place| place.leaving) {
+                    entry.balance(&mut self.epoch);
+                }
                 Ok(())
             }
             Request::Leave => {
@@ -361,8 +372,8 @@ impl Directory {
         let name = self.aliases.get(&name).ok_or(Refusal::NoSuchName)?;
         let entry = self.names.get_mut(name).ok_or(Refusal::NoSuchName)?;
         let shard = entry.shards.get_mut(shard as usize).ok_or(Refusal::NoSuchName)?;
-        *shard = change(*shard, self.epoch + 1).ok_or(Refusal::Forbidden)?;
-        self.epoch += 1;
+        *shard = change(*shard, self.epoch.saturating_add(1)).ok_or(Refusal::Forbidden)?;
+        self.epoch = self.epoch.saturating_add(1);
         entry.balance(&mut self.epoch);
         self.forget_empty();
         Ok(())
@@ -427,7 +438,7 @@ impl Entry {
             return;
         }
         let mut next_epoch = || {
-            *last_epoch += 1;
+            *last_epoch = last_epoch.saturating_add(1);
             *last_epoch
         };
         let stays = |entry: &Entry, node| entry.place_of(node).is_some_and(|place| !place.leaving);

@@ -85,6 +85,8 @@ pub(crate) enum Body {
     Held {
         term: u64,
         held: Position,
+        /// The member's last committed change. The leader may not know that it is committed.
+        committed: Position,
         missed: bool,
         sent: Time,
         at: Time,

@@ -23,6 +23,7 @@
 
 use super::directory::{Change, Directory, Member, Request, VOTERS_MAX};
 use super::frame::{Beat, Body, Position};
+use super::guard::Guard;
 use super::{NodeId, Random, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -173,7 +174,8 @@ impl Group {
 
     /// Returns whether this node may serve at `now` (I3). A leader serves while it is certain to lead.
     pub(crate) fn may_serve(&self, now: Time) -> bool {
-        self.is_member() && (now < self.lease || now < self.authority(now))
+        let leads = now < self.authority(now) || (Guard::Authority.is_removed() && self.is_leader());
+        self.is_member() && (now < self.lease || leads)
     }
 
     /// The time since the last beat of a leader, or on a leader since the end of its authority.
@@ -217,7 +219,8 @@ impl Group {
     /// Returns whether these nodes decide, before and after an uncommitted change of voters (I2, I5).
     fn decides(&self, nodes: &dyn Fn(NodeId) -> bool) -> bool {
         let voters = self.voters();
-        self.decide_of(&voters, nodes) && self.decide_of(&self.voters_before(&voters), nodes)
+        self.decide_of(&voters, nodes)
+            && Guard::BothMajorities.or(self.decide_of(&self.voters_before(&voters), nodes))
     }
 
     /// Returns whether these nodes decide for a set of voters (I5).
@@ -307,10 +310,11 @@ impl Group {
     /// Returns the next change of members, if there is one and all changes before are committed (I2).
     fn change_members(&mut self, now: Time) {
         let Role::Leader { progress, .. } = &self.role else { return };
-        if self.last() != self.committed || self.committed.term != self.term {
+        if Guard::OneChange.and(self.last() != self.committed || self.committed.term != self.term) {
             return;
         }
         let silence = self.timing.silence();
+        let silence = if Guard::SilenceBeforeRemoval.is_removed() { self.timing.loyal } else { silence };
         let silent = |node: NodeId| {
             node != self.me
                 && (self.dead.contains(&node)
@@ -341,7 +345,7 @@ impl Group {
             let behind =
                 |node: NodeId| progress.get(&node).is_none_or(|progress| progress.held != self.last());
             // With two voters on two machines, each death would stop the group. With one, only that one's.
-            let Member { host, leaving, .. } = members[&self.me];
+            let Member { host, leaving, .. } = *members.get(&self.me)?;
             let alone = !leaving && self.directory.voters.len() == 1 && members.len() == 2;
             let fit = |node: NodeId, member: &Member| {
                 let helps = !alone || member.host == host;
@@ -357,7 +361,7 @@ impl Group {
 
     /// Adds a change. Only a leader does.
     fn append(&mut self, now: Time, change: Change) {
-        let index = self.last().index + 1;
+        let index = self.last().index.saturating_add(1);
         self.log.push_back((Position { term: self.term, index }, change));
         self.commit(now);
         self.beat_all(now);
@@ -374,8 +378,9 @@ impl Group {
             return false;
         }
         let pending = |(_, change): &(Position, Change)| matches!(change, Change::Of { node: other, number: same, .. } if *other == node && *same == number);
-        let known = self.directory.members.get(&node).is_some_and(|member| member.request < number);
-        if known && self.has_room() && !self.log.iter().any(pending) {
+        let fresh = |member: &Member| Guard::RequestNumbers.or(member.request < number);
+        let known = self.directory.members.get(&node).is_some_and(fresh);
+        if known && self.has_room() && Guard::RequestNumbers.or(!self.log.iter().any(pending)) {
             self.append(now, Change::Of { node, number, request });
         }
         true
@@ -404,12 +409,12 @@ impl Group {
     fn campaign(&mut self, now: Time, pre: bool) {
         self.delay_election(now);
         if !pre {
-            self.term += 1;
+            self.term = self.term.saturating_add(1);
             self.voted = Some(self.me);
         }
         self.leader = None;
         self.role = Role::Candidate { pre, votes: BTreeSet::from([self.me]) };
-        let term = if pre { self.term + 1 } else { self.term };
+        let term = if pre { self.term.saturating_add(1) } else { self.term };
         let voters = self.voters();
         for voter in voters.union(&self.voters_before(&voters)) {
             if *voter != self.me {
@@ -428,7 +433,10 @@ impl Group {
 
     fn lead(&mut self, now: Time) {
         let members = self.directory.members.keys().copied();
-        let fresh = self.progress(now);
+        let mut fresh = self.progress(now);
+        if Guard::SilenceFromElection.is_removed() {
+            fresh.heard = now.saturating_sub(self.timing.silence());
+        }
         let progress = members.filter(|member| *member != self.me).map(|member| (member, fresh)).collect();
         self.role = Role::Leader { progress, beat_at: now + self.timing.beat };
         self.leader = Some(self.me);
@@ -456,11 +464,11 @@ impl Group {
     /// Sends a beat to each member.
     fn beat_all(&mut self, now: Time) {
         let Role::Leader { progress, .. } = &self.role else { return };
-        let may_lease = now < self.authority(now);
+        let may_lease = Guard::LeaseByMajority.or(now < self.authority(now));
         let uncommitted = self.log.range(self.log.partition_point(|(at, _)| *at <= self.committed)..);
         let removed = |member| {
             let remove = Change::Remove { node: member };
-            uncommitted.clone().any(|(_, change)| *change == remove)
+            Guard::NoLeaseInRemoval.and(uncommitted.clone().any(|(_, change)| *change == remove))
         };
         let mut beats = Vec::with_capacity(progress.len());
         for (member, progress) in progress {
@@ -499,7 +507,7 @@ impl Group {
                 voter == self.me || progress.get(&voter).is_some_and(|progress| progress.held >= position)
             };
             let decided = |position: Position| {
-                position.term == self.term && self.decides(&|voter| holds(voter, position))
+                Guard::OwnTerm.or(position.term == self.term) && self.decides(&|voter| holds(voter, position))
             };
             let newest = self.log.iter().rev().map(|(position, _)| *position);
             let Some(position) = newest.take_while(|p| *p > self.committed).find(|p| decided(*p)) else {
@@ -544,12 +552,12 @@ impl Group {
         self.note_time(now);
         match body {
             Body::Beat(beat) => self.receive_beat(now, from, *beat),
-            Body::Held { term, held, missed, sent, at } => {
-                self.receive_held(now, from, term, held, missed, sent, at);
+            Body::Held { term, held, committed, missed, sent, at } => {
+                self.receive_held(now, from, term, held, committed, missed, sent, at);
             }
             Body::Vote { term, last, pre } => self.receive_vote(now, from, term, last, pre),
             Body::Voted { term, pre, granted } => {
-                let expected = self.term + u64::from(pre);
+                let expected = self.term.saturating_add(u64::from(pre));
                 match &mut self.role {
                     Role::Candidate { .. } if !granted && term > self.term => self.follow(now, term),
                     Role::Candidate { pre: mine, votes }
@@ -579,7 +587,7 @@ impl Group {
             // Its term stays unknown to the candidate: a loyal voter unsettles no one.
             return;
         }
-        let current = last >= self.last();
+        let current = Guard::VoteByLog.or(last >= self.last());
         if pre {
             if term > self.term && current {
                 self.out.push((from, Body::Voted { term, pre, granted: true }));
@@ -591,7 +599,8 @@ impl Group {
         if term > self.term {
             self.follow(now, term);
         }
-        if term == self.term && current && self.voted.is_none_or(|voted| voted == from) && !self.is_leader() {
+        let free = Guard::OneVote.or(self.voted.is_none_or(|voted| voted == from));
+        if term == self.term && current && free && !self.is_leader() {
             self.voted = Some(from);
             self.delay_election(now);
             self.out.push((from, Body::Voted { term, pre, granted: true }));
@@ -606,6 +615,7 @@ impl Group {
             let body = Body::Held {
                 term: self.term,
                 held: Position::default(),
+                committed: self.committed,
                 missed: false,
                 sent: beat.sent,
                 at: now,
@@ -630,7 +640,8 @@ impl Group {
                 None => self.log.clear(),
             }
         }
-        let known = beat.after == self.base
+        let known = Guard::KnownBefore.is_removed()
+            || beat.after == self.base
             || beat.after <= self.committed
             || self.log.iter().any(|(position, _)| *position == beat.after);
         let mut held = beat.after;
@@ -657,11 +668,13 @@ impl Group {
         }
         // Only now: the lease is for a member that knows of its removal, if the leader does.
         if let Some(echo) = beat.echo {
-            self.lease = self.lease.max(echo.min(now) + self.timing.lease);
+            let begin = if Guard::LeaseFromMessage.is_removed() { now } else { echo.min(now) };
+            self.lease = self.lease.max(begin + self.timing.lease);
         }
         let body = Body::Held {
             term: self.term,
             held: if known { held } else { self.committed },
+            committed: self.committed,
             missed: !known,
             sent: beat.sent,
             at: now,
@@ -676,6 +689,7 @@ impl Group {
         from: NodeId,
         term: u64,
         held: Position,
+        committed: Position,
         missed: bool,
         sent: Time,
         at: Time,
@@ -698,6 +712,11 @@ impl Group {
         // If it missed some, `held` is its last committed change, which every leader has.
         progress.held = progress.held.max(held);
         progress.after = if missed { held } else { progress.after.max(held) };
+        // A leader that died may have committed a change of voters and told this member alone. The new leader
+        // holds that change, but might need the vote of the dead one to commit it again.
+        if committed > self.committed && self.log.iter().any(|(position, _)| *position == committed) {
+            self.apply_to(now, committed);
+        }
         self.commit(now);
         self.change_members(now);
     }

@@ -13,12 +13,19 @@ mod answer;
 mod calls;
 mod core;
 mod directory;
+#[cfg(test)]
+mod directory_tests;
 mod frame;
+#[cfg(test)]
+mod fuzz;
 mod group;
+mod guard;
 mod name;
 mod serving;
 #[cfg(test)]
 mod sim;
+#[cfg(test)]
+mod twins;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

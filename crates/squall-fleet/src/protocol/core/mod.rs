@@ -17,6 +17,7 @@ use super::calls::{CallId, Client, Route};
 use super::directory::{Entry, Request};
 use super::frame::{Body, Frame, Position, State};
 use super::group::{Group, Timing};
+use super::guard::Guard;
 use super::name::{NameAlias, NameCapability};
 use super::serving::{self, Arrived, Handover, Serving};
 use super::{AGAIN, LARGEST_BODY, NodeId, Random, Refusal, RunId, Time};
@@ -156,11 +157,16 @@ impl Core {
     pub(crate) fn owns(&self, now: Time, name: NameAlias, shard: u32) -> bool {
         let entry = self.group.directory.entry(name);
         let state = entry.and_then(|(_, entry)| entry.shards.get(shard as usize));
-        self.group.may_serve(now)
+        Guard::LeaseToRun.or(self.group.may_serve(now))
             && state.is_some_and(|state| {
                 let local = self.serving.shards.get(&(name, shard));
-                serving::is_settled_on(state, self.group.me)
-                    && local.is_some_and(|l| l.handover.is_none() && l.abandoned != Some(state.epoch))
+                let settled = serving::is_settled_on(state, self.group.me)
+                    || (Guard::NoRunInHandover.is_removed() && state.owner == Some(self.group.me));
+                settled
+                    && local.is_some_and(|local| {
+                        Guard::NoRunInHandover.or(local.handover.is_none())
+                            && Guard::NoRunOnceAbandoned.or(local.abandoned != Some(state.epoch))
+                    })
             })
     }
 
@@ -220,7 +226,7 @@ impl Core {
             None => Answer::Dropped,
         };
         if let Some((client, key, session, number)) = self.serving.complete(run, answer)
-            && self.answers(now, key)
+            && Guard::LeaseToAnswer.or(self.answers(now, key))
             && let Some(answer) = self.serving.answer(session, number).cloned()
         {
             self.send(client, Body::Answered { session, number, answer });
@@ -233,7 +239,7 @@ impl Core {
     /// shard has moved, or the lease has ended.
     pub(crate) fn may_start(&mut self, now: Time, run: RunId) -> bool {
         let Some(key) = self.serving.key(run) else { return false };
-        if self.answers(now, key) {
+        if Guard::LeaseToRun.or(self.answers(now, key)) {
             return true;
         }
         if let Some((client, session, number)) = self.serving.cancel(run) {
@@ -277,7 +283,10 @@ impl Core {
 
     /// Takes the state of a shard that [`Output::Export`] has asked for.
     pub(crate) fn exported(&mut self, now: Time, name: NameAlias, shard: u32, epoch: u64, service: Vec<u8>) {
-        let sessions = self.serving.sessions_of(name, shard);
+        let mut sessions = self.serving.sessions_of(name, shard);
+        if Guard::SessionsTravel.is_removed() {
+            sessions.clear();
+        }
         let state = State { service, sessions };
         if let Some(local) = self.serving.shards.get_mut(&(name, shard))
             && let Some(handover) = &mut local.handover
@@ -654,8 +663,11 @@ impl Core {
         if self.past.len() >= PAST_MAX {
             self.past.remove(0);
         }
-        self.past.push(self.group.me);
-        let me = NodeId(self.random.next() | 1);
+        if !Guard::NewNumber.is_removed() {
+            self.past.push(self.group.me);
+        }
+        let fresh = NodeId(self.random.next() | 1);
+        let me = if Guard::NewNumber.is_removed() { self.group.me } else { fresh };
         let random = Random::new(self.random.next());
         self.group = Group::new(me, self.options.timing, random, now);
         self.drop_shards();

@@ -3,6 +3,7 @@
 use super::{ANY, Core, Output};
 use crate::protocol::directory::Shard;
 use crate::protocol::frame::{Body, State};
+use crate::protocol::guard::Guard;
 use crate::protocol::name::NameAlias;
 use crate::protocol::serving::{Handover, PIECE};
 use crate::protocol::{AGAIN, Time};
@@ -40,8 +41,9 @@ impl Core {
             if !self.serving.shards.contains_key(&(name, shard)) {
                 self.serving.begin(name, shard, state.born, service);
                 let incoming = self.serving.incoming.remove(&(name, shard));
-                let handed =
-                    incoming.filter(|incoming| incoming.is_complete() && incoming.epoch >= state.born);
+                let handed = incoming.filter(|incoming| {
+                    incoming.is_complete() && Guard::EpochOfBirth.or(incoming.epoch >= state.born)
+                });
                 let handed = handed.and_then(|incoming| postcard::from_bytes::<State>(&incoming.bytes).ok());
                 match handed {
                     Some(State { service: bytes, sessions }) => {
@@ -108,7 +110,8 @@ impl Core {
         let ready: Vec<(NameAlias, u32)> = (self.serving.shards.iter())
             .filter(|((name, shard), local)| {
                 let asked = |handover: &Handover| handover.bytes.is_none() && now >= handover.send_at;
-                local.handover.as_ref().is_some_and(asked) && self.serving.is_idle(*name, *shard)
+                local.handover.as_ref().is_some_and(asked)
+                    && Guard::IdleBeforeExport.or(self.serving.is_idle(*name, *shard))
             })
             .map(|(at, _)| *at)
             .collect();
