@@ -26,7 +26,7 @@ const TWINS: &[(Guard, u64)] = &[
     (Guard::LeaseToAnswer, 1141),
 ];
 
-/// Safeguards that no seed of the first thousand misses. Others stand behind them, or the fault is rare.
+/// Safeguards without such a seed yet: another safeguard covers the fault, or the fault is rare.
 const UNSEEN: &[Guard] = &[
     Guard::NoLeaseInRemoval,
     Guard::LeaseByMajority,
@@ -38,7 +38,8 @@ const UNSEEN: &[Guard] = &[
     Guard::NoRunOnceAbandoned,
 ];
 
-/// Runs a schedule, perhaps without a safeguard. Returns the message of the violation that the simulator finds.
+/// Runs a schedule, perhaps without a safeguard. Returns the message of the violation that the simulator
+/// finds.
 fn violation(removed: Option<Guard>, seed: u64) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(|| Guard::without(removed, || sim::run(seed)))).err()?;
     let text = panic.downcast_ref::<String>().cloned();
