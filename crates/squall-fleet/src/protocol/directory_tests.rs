@@ -228,7 +228,7 @@ fn a_copy_of_a_request_changes_nothing() {
         group.directory.apply(&Change::Of { node: NodeId(1), number, request: remove.clone() });
     }
     assert_eq!(group.directory, before);
-    // A node that is no member changes nothing, either.
+    // A node outside of the group changes no directory.
     group.directory.apply(&Change::Of { node: NodeId(9), number: 1, request: remove });
     group.directory.apply(&Change::Promote { node: NodeId(9) });
     group.directory.apply(&Change::Remove { node: NodeId(9) });
@@ -439,7 +439,7 @@ fn a_directory_keeps_no_more_than_a_frame_holds() {
     }
     assert!(refused > 0);
     assert!(postcard::to_allocvec(&group.directory).unwrap().len() < 1 << 20);
-    // A fleet of the most shards does not fit, either, and changes nothing.
+    // A fleet of the most shards does not fit, either, and leaves the directory as it was.
     let before = group.directory.names().count();
     assert_eq!(group.register(1, "/f", SHARDS_MAX, 9_999, root()), Err(Refusal::DirectoryFull));
     assert_eq!(group.directory.names().count(), before);

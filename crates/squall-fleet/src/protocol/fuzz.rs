@@ -401,7 +401,7 @@ fn no_answer_holds_the_result_of_another_client() {
             }
         }
     }
-    // Copies of its own calls have their results again, and guessed sessions have none.
+    // Copies of its own calls have their results again, and guessed sessions have no results.
     assert!(answers["Result"] > 0 && answers["NoSession"] > 100, "{answers:?}");
 }
 

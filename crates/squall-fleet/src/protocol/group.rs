@@ -609,6 +609,12 @@ impl Group {
         }
     }
 
+    /// Extends the lease, from the time of a message of this node. No such message is newer than its clock.
+    fn extend_lease(&mut self, now: Time, sent: Time) {
+        let begin = if Guard::LeaseFromMessage.is_removed() { now } else { sent.min(now) };
+        self.lease = self.lease.max(begin + self.timing.lease);
+    }
+
     fn receive_beat(&mut self, now: Time, from: NodeId, beat: Beat) {
         if beat.term < self.term || self.dead.contains(&from) {
             // The old leader learns the term from the answer.
@@ -640,8 +646,8 @@ impl Group {
                 None => self.log.clear(),
             }
         }
-        let known = Guard::KnownBefore.is_removed()
-            || beat.after == self.base
+        let known = beat.after == self.base
+            || Guard::KnownBefore.is_removed()
             || beat.after <= self.committed
             || self.log.iter().any(|(position, _)| *position == beat.after);
         let mut held = beat.after;
@@ -668,8 +674,7 @@ impl Group {
         }
         // Only now: the lease is for a member that knows of its removal, if the leader does.
         if let Some(echo) = beat.echo {
-            let begin = if Guard::LeaseFromMessage.is_removed() { now } else { echo.min(now) };
-            self.lease = self.lease.max(begin + self.timing.lease);
+            self.extend_lease(now, echo);
         }
         let body = Body::Held {
             term: self.term,

@@ -228,6 +228,11 @@ impl World {
         at
     }
 
+    /// The states of the shards of a service.
+    fn shards(&mut self, node: usize, service: u64) -> &mut BTreeMap<u32, Vec<u64>> {
+        &mut self.nodes[node].services.get_mut(&service).expect("a service of this node").shards
+    }
+
     /// Does what a core has asked for.
     fn collect(&mut self, node: usize) {
         let outputs = self.nodes[node].core.take_outputs();
@@ -245,11 +250,7 @@ impl World {
                     self.schedule(at, Event::Start { node, run, service, shard, body });
                 }
                 Output::Create { service, shard } => {
-                    let shards = &mut self.nodes[node]
-                        .services
-                        .get_mut(&service)
-                        .unwrap_or_else(|| panic!("shard {shard}"))
-                        .shards;
+                    let shards = self.shards(node, service);
                     assert!(
                         shards.insert(shard, Vec::new()).is_none(),
                         "seed {}: shard {shard} was created twice",
@@ -258,11 +259,7 @@ impl World {
                 }
                 Output::Import { service, shard, state } => {
                     let tokens = state.chunks(8).map(|b| u64::from_le_bytes(b.try_into().unwrap())).collect();
-                    let shards = &mut self.nodes[node]
-                        .services
-                        .get_mut(&service)
-                        .unwrap_or_else(|| panic!("shard {shard}"))
-                        .shards;
+                    let shards = self.shards(node, service);
                     assert!(
                         shards.insert(shard, tokens).is_none(),
                         "seed {}: shard {shard} was imported over a state",
@@ -274,11 +271,7 @@ impl World {
                     self.schedule(at, Event::Exported { node, name, shard, epoch });
                 }
                 Output::Drop { service, shard } => {
-                    let shards = &mut self.nodes[node]
-                        .services
-                        .get_mut(&service)
-                        .unwrap_or_else(|| panic!("shard {shard}"))
-                        .shards;
+                    let shards = self.shards(node, service);
                     assert!(
                         shards.remove(&shard).is_some(),
                         "seed {}: shard {shard} was dropped without a state",
@@ -569,6 +562,20 @@ impl World {
         self.nodes[node].alive && !self.nodes[node].left
     }
 
+    fn trace(&self, node: usize, event: &Event) {
+        match event {
+            Event::Deliver { from, bytes, .. } => {
+                let body = Frame::decode(bytes).map(|frame| frame.body);
+                eprintln!(
+                    "{} {from} -> {node}: {}",
+                    self.now,
+                    format!("{body:?}").chars().take(300).collect::<String>()
+                );
+            }
+            event => eprintln!("{} {event:?}", self.now),
+        }
+    }
+
     fn step(&mut self) {
         let Some(Reverse((at, _, event))) = self.events.pop() else { return };
         self.now = self.now.max(at);
@@ -601,17 +608,7 @@ impl World {
         }
         let now = self.clock(node);
         if self.traced {
-            match &event {
-                Event::Deliver { from, bytes, .. } => {
-                    let body = Frame::decode(bytes).map(|frame| frame.body);
-                    eprintln!(
-                        "{} {from} -> {node}: {}",
-                        self.now,
-                        format!("{body:?}").chars().take(300).collect::<String>()
-                    );
-                }
-                event => eprintln!("{} {event:?}", self.now),
-            }
+            self.trace(node, &event);
         }
         match event {
             Event::Deliver { from, bytes, .. } => self.nodes[node].core.receive(now, &from, &bytes),
