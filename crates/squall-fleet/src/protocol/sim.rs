@@ -502,7 +502,7 @@ impl World {
                 let node = pick(&mut self.random, &living);
                 self.nodes[node].paused_until = self.now + self.random.below(1_500_000);
             }
-            88..94 if self.faults.cuts && !(self.divides() && !self.cut.is_empty()) => {
+            88..94 if self.faults.cuts && (self.cut.is_empty() || !self.divides()) => {
                 // One direction, both, one node from others, or two parts of the group.
                 let (one, other) = (pick(&mut self.random, &living), pick(&mut self.random, &living));
                 let kind = if self.divides() { 3 } else { self.random.below(4) };
@@ -516,7 +516,10 @@ impl World {
                 }));
             }
             // Of half the seeds, cuts last longer.
-            94..98 if self.seed % 2 == 0 || self.random.below(if self.divides() { 8 } else { 4 }) == 0 => {
+            94..98
+                if self.seed.is_multiple_of(2)
+                    || self.random.below(if self.divides() { 8 } else { 4 }) == 0 =>
+            {
                 self.cut.clear()
             }
             _ => {}
