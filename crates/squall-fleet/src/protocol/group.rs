@@ -34,7 +34,7 @@ const KEPT: usize = 256;
 /// The most changes that wait for a majority.
 const PENDING_MAX: u64 = 1_024;
 /// The longest endpoint of a member, in bytes.
-const ENDPOINT_BYTES_MAX: usize = 255;
+pub(crate) const ENDPOINT_BYTES_MAX: usize = 255;
 /// The most members of a group.
 const MEMBERS_MAX: usize = 1024;
 
@@ -166,6 +166,10 @@ impl Group {
 
     pub(crate) fn is_leader(&self) -> bool {
         matches!(self.role, Role::Leader { .. })
+    }
+
+    pub(crate) fn term(&self) -> u64 {
+        self.term
     }
 
     pub(crate) fn committed(&self) -> Position {

@@ -16,7 +16,7 @@ use super::answer::{Answer, Key, Part};
 use super::calls::{CallId, Client, Route};
 use super::directory::{Entry, Request};
 use super::frame::{Body, Frame, Position, State};
-use super::group::{Group, Timing};
+use super::group::{ENDPOINT_BYTES_MAX, Group, Timing};
 use super::guard::Guard;
 use super::name::{NameAlias, NameCapability};
 use super::serving::{self, Arrived, Handover, Serving};
@@ -407,6 +407,9 @@ impl Core {
     }
 
     fn remember(&mut self, node: NodeId, endpoint: &str) {
+        if endpoint.len() > ENDPOINT_BYTES_MAX {
+            return;
+        }
         let endpoints = &mut self.known.endpoints;
         if let Some((old, _)) = endpoints.get_mut(&node) {
             if old != endpoint {
@@ -459,8 +462,10 @@ impl Core {
             }
             Body::NoMember { committed } => {
                 let behind = committed > self.group.committed();
+                // A leader of an older term has lost its group.
+                let leads = self.group.is_leader() && committed.term <= self.group.term();
                 let outside = self.joins && !self.group.is_member();
-                if outside || (self.group.is_member() && behind && !self.group.is_leader()) {
+                if outside || (self.group.is_member() && behind && !leads) {
                     self.begin_again(now);
                 }
             }
