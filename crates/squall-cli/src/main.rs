@@ -67,6 +67,9 @@ enum Command {
     /// Run a child process of the stress `calls`.
     #[command(name = squall_stress::CALLS_CHILD, hide = true)]
     StressCalls(stress::ChildArgs),
+    /// Run a member process of the stress `fleets`.
+    #[command(name = squall_stress::fleets::COMMAND, hide = true)]
+    FleetMember,
     /// Show the detected machine and the mode of each primitive.
     Info(info::InfoArgs),
     /// Watch and control the objects of a running program.
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Stress(args)) => stress::run(&args),
         Some(Command::StressCalls(args)) => stress::run_child(&args),
+        Some(Command::FleetMember) => stress::run_member(),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Browse(args)) => browse::run(&args),
