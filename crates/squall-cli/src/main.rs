@@ -1,5 +1,6 @@
 //! The binary `squall`: demo, tour, benchmarks, exact loops for external instruments, stresses, the locality
-//! profiler, machine information, and `top` and `browse` for running programs.
+//! profiler, machine information, `top` and `browse` for running programs, and `fleet` for groups of
+//! processes.
 //!
 //! The command line is a contract that scripts rely on: extend it, never change it. Progress is shown only on
 //! a terminal. Errors go to stderr. The exit status is 0 only if everything that was asked for succeeded.
@@ -10,6 +11,7 @@ mod args;
 mod bench;
 mod browse;
 mod demo;
+mod fleet;
 mod info;
 mod info_words;
 mod locality;
@@ -67,6 +69,11 @@ enum Command {
     /// Run a child process of the stress `calls`.
     #[command(name = squall_stress::CALLS_CHILD, hide = true)]
     StressCalls(stress::ChildArgs),
+    /// Start, list and watch groups of processes that serve names.
+    Fleet(fleet::FleetArgs),
+    /// Run a member process of `squall fleet demo` or of the stress `fleets`.
+    #[command(name = squall_stress::fleets::COMMAND, hide = true)]
+    FleetMember,
     /// Show the detected machine and the mode of each primitive.
     Info(info::InfoArgs),
     /// Watch and control the objects of a running program.
@@ -91,6 +98,8 @@ fn main() -> ExitCode {
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Stress(args)) => stress::run(&args),
         Some(Command::StressCalls(args)) => stress::run_child(&args),
+        Some(Command::Fleet(args)) => fleet::run(&args),
+        Some(Command::FleetMember) => stress::run_member(),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Browse(args)) => browse::run(&args),

@@ -40,6 +40,11 @@ pub(crate) fn run_child(args: &ChildArgs) -> Result<(), Failure> {
     squall_stress::calls_child(&args.arguments).map_err(Failure::new)
 }
 
+/// Runs a member process of the stress `fleets` or of `squall fleet demo`.
+pub(crate) fn run_member() -> Result<(), Failure> {
+    squall_stress::fleets::member().map_err(Failure::new)
+}
+
 pub(crate) fn run(args: &StressArgs) -> Result<(), Failure> {
     if args.list {
         return list();

@@ -119,6 +119,24 @@ fn a_name_is_called_from_every_node() {
 }
 
 #[test]
+fn a_visitor_outlives_its_seeds() {
+    let mut group = Group::new(3);
+    let visitor = group.visitor();
+    group.add();
+    let last = group.nodes.last().unwrap().id();
+    // It learns of the members that came later.
+    while visitor.show(LONG).unwrap().members.iter().all(|member| member.node != last) {}
+    for node in group.nodes.drain(..3) {
+        node.leave(LONG).unwrap();
+    }
+    let shown = visitor.show(LONG).unwrap();
+    assert!(shown.members.iter().any(|member| member.node == last), "{shown:?}");
+    let echo = |call: ServiceCall<'_>| Some(call.body.to_vec());
+    group.nodes[0].serve(&name("/echo"), &group.root, NameOptions::new(), echo).unwrap();
+    assert_eq!(visitor.call(&name("/echo"), 0, b"abc", LONG).unwrap(), b"abc");
+}
+
+#[test]
 fn capabilities_rule_over_names() {
     let group = Group::new(1);
     let node = &group.nodes[0];

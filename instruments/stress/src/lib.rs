@@ -14,6 +14,7 @@ mod alloc;
 mod bags;
 mod calls;
 mod dhash;
+pub mod fleets;
 mod fork;
 mod locks;
 mod maps;
@@ -48,6 +49,7 @@ pub const STRESSES: &[Stress] = &[
     fork::STRESS,
     bags::STRESS,
     calls::STRESS,
+    fleets::STRESS,
     ship::STRESS,
 ];
 

@@ -8,6 +8,7 @@ mod call_process;
 mod common;
 mod contract;
 mod demo;
+mod fleet;
 mod report;
 mod stress;
 mod top;

@@ -496,6 +496,38 @@ stress! { calls {
     unknown: "wrong-echo"
 } }
 
+stress! { fleets {
+    threads: "5",
+    done: [
+        "joined",
+        "left",
+        "killed",
+        "stopped",
+        "healed",
+        "shards lost",
+        "calls done",
+        "calls counted at the end",
+        "calls unsure that ran",
+        "calls unsure, not run",
+    ],
+    never: [],
+    modes: {
+        it_passes: [], [];
+        it_passes_with_one_thread: ["--threads", "1"], [];
+    }
+    breaks: {
+        a_call_that_runs_twice_is_caught: "run-twice", 20, "ran twice";
+        a_lost_call_that_is_made_again_is_caught: "retry-lost", 20, "ran twice";
+        a_call_that_ran_although_it_says_not_is_caught: "forget-unsure", 20, "although it was told as not run";
+        a_call_that_a_move_loses_is_caught: "lose-in-move", 20, " shard ";
+        a_shard_that_begins_anew_is_caught: "begin-anew", 20, "have lost their state, although no member died";
+        a_process_that_remains_is_caught: "leak-process", 3, "remain after the run";
+        a_descriptor_that_remains_is_caught: "leak-descriptor", 3, "remain after the run";
+        a_transport_that_remains_is_caught: "leak-transport", 3, "remain after the run";
+    }
+    unknown: "lose-in-move"
+} }
+
 /// The part of the stress `calls` that only root can run, since its children become other users.
 mod calls_of_other_users {
     use super::*;

@@ -14,7 +14,7 @@ use self::names::{Known, Names};
 pub(crate) use self::output::{Output, Registration};
 use super::answer::{Answer, Key, Part};
 use super::calls::{CallId, Client, Route};
-use super::directory::{Entry, Request};
+use super::directory::{Directory, Entry, Request};
 use super::frame::{Body, Frame, Position, State};
 use super::group::{ENDPOINT_BYTES_MAX, Group, Timing};
 use super::guard::Guard;
@@ -305,8 +305,8 @@ impl Core {
         if self.group.is_member() {
             self.loopback.push_back(Body::Show);
         } else {
-            for seed in self.seeds.clone() {
-                self.send_to(seed, ANY, Body::Show);
+            for contact in self.contacts() {
+                self.send_to(contact, ANY, Body::Show);
             }
         }
         self.finish(now);
@@ -318,6 +318,7 @@ impl Core {
         let heard = self.known.heard.iter().filter(|(_, from)| *from == endpoint).map(|(node, _)| *node);
         for node in heard.collect::<Vec<_>>() {
             self.known.heard.remove(&node);
+            self.known.endpoints.remove(&node);
             self.note_death(now, node);
         }
         self.finish(now);
@@ -423,6 +424,23 @@ impl Core {
         endpoints.insert(node, (endpoint.to_owned(), None));
     }
 
+    /// Notes the members that another member has shown, since a visitor may lose its seeds. If they are too
+    /// old, the names that it calls bring newer ones.
+    fn know_members(&mut self, directory: &Directory) {
+        let members = &directory.members;
+        self.known.endpoints.retain(|node, (_, host)| host.is_none() || members.contains_key(node));
+        for (node, member) in members {
+            self.remember_member(*node, &member.endpoint, member.host);
+        }
+    }
+
+    fn remember_member(&mut self, node: NodeId, endpoint: &str, host: u64) {
+        self.remember(node, endpoint);
+        if let Some((_, known)) = self.known.endpoints.get_mut(&node) {
+            *known = Some(host);
+        }
+    }
+
     fn endpoint(&self, node: NodeId) -> Option<&str> {
         let member = self.group.directory.members.get(&node).map(|member| &*member.endpoint);
         member.or_else(|| self.known.endpoints.get(&node).map(|(endpoint, _)| &**endpoint))
@@ -480,7 +498,12 @@ impl Core {
                     self.send(from, Body::Shown { leader: self.group.leader(), directory });
                 }
             }
-            Body::Shown { leader, directory } => self.outputs.push_back(Output::Shown { leader, directory }),
+            Body::Shown { leader, directory } => {
+                if !self.group.is_member() {
+                    self.know_members(&directory);
+                }
+                self.outputs.push_back(Output::Shown { leader, directory });
+            }
             Body::Beat(_) | Body::Held { .. } | Body::Vote { .. } | Body::Voted { .. } => {
                 self.group.receive(now, from, body);
             }
@@ -494,10 +517,7 @@ impl Core {
             Body::Resolve { name } => self.resolve(from, name),
             Body::Resolved { name, entry, nodes } => {
                 for (node, endpoint, host) in nodes {
-                    self.remember(node, &endpoint);
-                    if let Some((_, known)) = self.known.endpoints.get_mut(&node) {
-                        *known = Some(host);
-                    }
+                    self.remember_member(node, &endpoint, host);
                 }
                 self.known.asked.insert(name, now);
                 if entry.is_some() {

@@ -89,6 +89,12 @@ impl Core {
         self.send(from, Body::Resolved { name, entry, nodes });
     }
 
+    /// The endpoints of seeds, and of members that other members have named.
+    pub(super) fn contacts(&self) -> Vec<String> {
+        let known = self.known.endpoints.values().filter(|(_, host)| host.is_some());
+        self.seeds.iter().cloned().chain(known.map(|(endpoint, _)| endpoint.clone())).collect()
+    }
+
     /// Asks for the names that calls wait for.
     pub(super) fn ask_for_names(&mut self, now: Time) {
         if self.known.asked.is_empty() || self.group.is_member() {
@@ -100,10 +106,7 @@ impl Core {
             self.known.asked.iter().filter(|(_, at)| now >= **at + AGAIN).map(|(name, _)| *name).collect();
         for name in due {
             self.known.asked.insert(name, now);
-            // A seed, or a node that has answered before.
-            let known = self.known.endpoints.values().filter(|(_, host)| host.is_some());
-            let contacts: Vec<String> =
-                self.seeds.iter().cloned().chain(known.map(|(endpoint, _)| endpoint.clone())).collect();
+            let contacts = self.contacts();
             if !contacts.is_empty() {
                 let at = usize::try_from(self.random.below(contacts.len() as u64)).unwrap_or(0);
                 self.send_to(contacts[at].clone(), ANY, Body::Resolve { name });

@@ -1,0 +1,364 @@
+//! A group of member processes, which this process calls as a visitor.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use squall::Owned;
+use squall::fleet::{GroupInfo, GroupKey, HostTransport, Node, NodeBuilder, NodeId, RequestError};
+
+use super::books::{Accounts, Balance, Books, SHARDS, lives};
+use super::breaks::Break;
+use super::clients::Client;
+use super::member::{Echo, Part, READ};
+use super::process::Process;
+use super::state::ShardState;
+use super::{CALL_LIMIT, COUNTERS, ECHO_NAME, PATIENCE, name};
+use crate::run::Rng;
+
+/// The time between two looks at the group.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+/// The longest time of one look.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// A group of member processes with a fleet of counters and an echo, and threads of this process that call
+/// them.
+///
+/// The calling thread must outlive the group, since members die with the thread that started them.
+pub struct Group {
+    key: GroupKey,
+    /// The beginning of the names of all transports.
+    prefix: String,
+    root: Option<String>,
+    broken: Option<Break>,
+    books: Arc<Books>,
+    members: BTreeMap<u32, Process>,
+    paused: BTreeSet<u32>,
+    last: u32,
+    visitor: Option<Arc<Node>>,
+    echo: Option<Owned<dyn Echo>>,
+    clients: Vec<JoinHandle<Accounts>>,
+    stop: Arc<AtomicBool>,
+}
+
+/// A group that agrees on its members and owners.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Settled {
+    /// The directory.
+    pub info: GroupInfo,
+    /// The number of each member process, by its node.
+    pub members: BTreeMap<NodeId, u32>,
+    states: Vec<ShardState>,
+}
+
+impl Settled {
+    /// Returns the shards that have begun anew since `before`.
+    pub fn lost_since(&self, before: &Settled) -> usize {
+        let before = lives(&before.states);
+        lives(&self.states).iter().filter(|(shard, life)| before.get(shard) != Some(life)).count()
+    }
+
+    /// Returns whether a node that was in both groups has lost its membership in between, as after a pause.
+    fn kept_nodes(&self, before: &Settled) -> bool {
+        before.members.iter().all(|(node, number)| {
+            self.members.get(node) == Some(number) || !self.members.values().any(|other| other == number)
+        })
+    }
+
+    /// Returns the shards of each member process.
+    pub fn shards(&self) -> BTreeMap<u32, usize> {
+        let mut owned: BTreeMap<u32, usize> = self.members.values().map(|number| (*number, 0)).collect();
+        let services = self.info.services.iter();
+        for shard in services.flat_map(|service| &service.shards) {
+            let number = shard.owner.and_then(|owner| self.members.get(&owner));
+            *number.and_then(|number| owned.get_mut(number)).unwrap_or(&mut 0) += 1;
+        }
+        owned
+    }
+}
+
+impl Group {
+    /// Starts a group of `members` processes. `key` is the key of the group, and `prefix` begins the names of
+    /// its transports.
+    ///
+    /// # Errors
+    /// A process does not start, or does not serve in time.
+    pub fn start(key: GroupKey, prefix: &str, members: u32) -> Result<Group, String> {
+        Group::start_broken(key, prefix, members, None)
+    }
+
+    pub(super) fn start_broken(
+        key: GroupKey,
+        prefix: &str,
+        members: u32,
+        broken: Option<Break>,
+    ) -> Result<Group, String> {
+        let mut group = Group {
+            key,
+            prefix: prefix.to_owned(),
+            root: None,
+            broken,
+            books: Arc::new(Books::new()),
+            members: BTreeMap::new(),
+            paused: BTreeSet::new(),
+            last: 0,
+            visitor: None,
+            echo: None,
+            clients: Vec::new(),
+            stop: Arc::new(AtomicBool::new(false)),
+        };
+        for _ in 0..members {
+            group.join()?;
+        }
+        let transport =
+            HostTransport::bind(&format!("{prefix}-visitor")).map_err(|error| error.to_string())?;
+        let seeds = group.endpoints();
+        let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
+        let visitor = NodeBuilder::new(key).visit(transport, &seeds).map_err(|error| error.to_string())?;
+        let echo = visitor.import::<dyn Echo>(&name(ECHO_NAME), PATIENCE);
+        group.echo = Some(echo.map_err(|error| format!("the echo is not imported: {error}"))?);
+        group.visitor = Some(Arc::new(visitor));
+        Ok(group)
+    }
+
+    fn endpoint(&self, number: u32) -> String {
+        format!("host/{}-{number}", self.prefix)
+    }
+
+    /// Returns the endpoints of the members.
+    pub fn endpoints(&self) -> Vec<String> {
+        self.members.keys().map(|number| self.endpoint(*number)).collect()
+    }
+
+    /// Returns the numbers of the members.
+    pub fn numbers(&self) -> Vec<u32> {
+        self.members.keys().copied().collect()
+    }
+
+    /// Returns the calls that have ended: with a result, without one, and without having run.
+    pub fn calls(&self) -> (u64, u64, u64) {
+        // Relaxed: only the sums matter.
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let ends = &self.books.ends;
+        (read(&ends.done), read(&ends.unsure), read(&ends.not_run))
+    }
+
+    /// Starts a client thread for each generator. `rest` is the longest rest between two calls.
+    pub(crate) fn add_clients(
+        &mut self,
+        rngs: impl Iterator<Item = Rng>,
+        rest: Duration,
+    ) -> Result<(), String> {
+        let (Some(node), Some(echo)) = (&self.visitor, &self.echo) else { return Ok(()) };
+        for rng in rngs {
+            let client = Client {
+                number: self.clients.len() as u64,
+                node: Arc::clone(node),
+                echo: echo.handle(),
+                books: Arc::clone(&self.books),
+                stop: Arc::clone(&self.stop),
+                broken: self.broken,
+                rng,
+                rest: rest.as_micros() as u64,
+            };
+            let builder = thread::Builder::new().name("stress-client".to_owned());
+            let client = builder.spawn(move || client.run()).map_err(|error| error.to_string())?;
+            self.clients.push(client);
+        }
+        Ok(())
+    }
+
+    /// Starts client threads with a seed.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn call(&mut self, threads: usize, seed: u64, rest: Duration) -> Result<(), String> {
+        self.add_clients((1..=threads as u64).map(|stream| Rng::new(seed, stream)), rest)
+    }
+
+    /// Starts a further member, and waits until it serves. Returns its number.
+    ///
+    /// # Errors
+    /// It does not start, or does not serve in time.
+    pub fn join(&mut self) -> Result<u32, String> {
+        let number = self.last + 1;
+        self.last = number;
+        let part = Part {
+            key: self.key,
+            root: self.root.clone(),
+            name: format!("{}-{number}", self.prefix),
+            broken: self.broken,
+            seeds: self.endpoints(),
+        };
+        let process = Process::start(&part, &self.books).map_err(|error| format!("cannot start: {error}"))?;
+        let root = process.await_ready(PATIENCE);
+        self.check()?;
+        if let Some(root) = root? {
+            self.root = Some(root);
+        }
+        self.members.insert(number, process);
+        Ok(number)
+    }
+
+    /// Kills a member.
+    ///
+    /// # Errors
+    /// It has ended before.
+    pub fn kill(&mut self, number: u32) -> Result<(), String> {
+        self.paused.remove(&number);
+        self.take(number)?.kill()?;
+        self.check()
+    }
+
+    /// Lets members leave at the same time, and waits until they have ended.
+    ///
+    /// # Errors
+    /// One does not leave in time, or ends badly.
+    pub fn leave(&mut self, numbers: &[u32]) -> Result<(), String> {
+        let mut leaving = Vec::new();
+        for number in numbers {
+            let mut process = self.take(*number)?;
+            process.ask_to_leave().map_err(|error| format!("a member cannot be asked to leave: {error}"))?;
+            leaving.push(process);
+        }
+        let left: Result<Vec<()>, String> =
+            leaving.into_iter().map(|process| process.await_left(PATIENCE)).collect();
+        self.check().and(left.map(drop))
+    }
+
+    /// Stops a member, as if its machine were too slow.
+    pub(super) fn pause(&mut self, number: u32) -> Result<(), String> {
+        self.paused.insert(number);
+        self.process(number)?.signal(Signal::STOP)
+    }
+
+    /// Lets a stopped member go on.
+    pub(super) fn resume(&mut self, number: u32) -> Result<(), String> {
+        self.paused.remove(&number);
+        self.process(number)?.signal(Signal::CONT)
+    }
+
+    fn process(&self, number: u32) -> Result<&Process, String> {
+        self.members.get(&number).ok_or_else(|| format!("there is no member {number}"))
+    }
+
+    fn take(&mut self, number: u32) -> Result<Process, String> {
+        self.members.remove(&number).ok_or_else(|| format!("there is no member {number}"))
+    }
+
+    /// Looks for a broken promise.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.books.wrong().map_or(Ok(()), Err)
+    }
+
+    /// Waits until the group agrees on the living members, and each shard has an owner and counts.
+    ///
+    /// # Errors
+    /// A promise is broken, or the group has not healed in time.
+    pub fn settle(&self) -> Result<Settled, String> {
+        let visitor = self.visitor.as_ref().ok_or("the visitor has ended")?;
+        let began = Instant::now();
+        let mut last: Result<GroupInfo, RequestError>;
+        loop {
+            self.check()?;
+            last = visitor.show(LOOK);
+            if let Ok(info) = &last
+                && let Some(members) = self.agreed(info)
+                && let Some(states) = states(visitor)
+            {
+                return Ok(Settled { info: info.clone(), members, states });
+            }
+            if began.elapsed() > PATIENCE {
+                break;
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
+        let living = self.endpoints();
+        Err(format!("the group has not healed within {PATIENCE:?}: {living:?} live, and it shows {last:?}"))
+    }
+
+    /// Returns the nodes of all members, if the directory has these alone, and owners for all shards.
+    fn agreed(&self, info: &GroupInfo) -> Option<BTreeMap<NodeId, u32>> {
+        let of_endpoint =
+            |endpoint: &str| self.members.keys().copied().find(|number| self.endpoint(*number) == endpoint);
+        let members: Option<BTreeMap<NodeId, u32>> = (info.members.iter())
+            .map(|member| Some((member.node, of_endpoint(&member.endpoint).filter(|_| !member.leaving)?)))
+            .collect();
+        let members = members.filter(|members| {
+            let numbers: BTreeSet<u32> = members.values().copied().collect();
+            numbers.len() == members.len() && numbers.iter().eq(self.members.keys())
+        })?;
+        let of_all = |nodes: &[NodeId]| {
+            nodes.len() == members.len() && nodes.iter().all(|node| members.contains_key(node))
+        };
+        let is_owned = |owner: Option<NodeId>| owner.is_some_and(|owner| members.contains_key(&owner));
+        let whole = info.services.len() == 2
+            && info.services.iter().all(|service| {
+                of_all(&service.nodes)
+                    && service.shards.iter().all(|shard| shard.target.is_none() && is_owned(shard.owner))
+            });
+        whole.then_some(members)
+    }
+
+    /// Compares two looks, between which no member was killed or stopped.
+    ///
+    /// # Errors
+    /// A shard has begun anew, although its owner did not lose its membership.
+    pub fn compare_lives(&self, before: &Settled, after: &Settled) -> Result<(), String> {
+        match after.lost_since(before) {
+            0 => Ok(()),
+            _ if !after.kept_nodes(before) => Ok(()),
+            lost => Err(format!("{lost} shards have lost their state, although no member died")),
+        }
+    }
+
+    /// Ends the clients and the members, and balances the books.
+    ///
+    /// # Errors
+    /// A promise is broken, or something does not end in time.
+    pub fn end(mut self) -> Result<Balance, String> {
+        // Relaxed: the flag publishes no other data.
+        self.stop.store(true, Ordering::Relaxed);
+        for number in self.paused.clone() {
+            self.resume(number)?;
+        }
+        let began = Instant::now();
+        while self.clients.iter().any(|client| !client.is_finished()) {
+            if began.elapsed() > PATIENCE + CALL_LIMIT {
+                return Err(format!("a call has not ended within {PATIENCE:?} after its limit"));
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
+        let mut accounts = Vec::new();
+        for client in std::mem::take(&mut self.clients) {
+            accounts.push(client.join().map_err(|_| "a client panicked")?);
+        }
+        let states = self.settle()?.states;
+        let all = self.numbers();
+        let [last, rest @ ..] = &all[..] else { return Err("no member is left".to_owned()) };
+        self.leave(rest)?;
+        // All names but those of the last member are gone.
+        self.settle()?;
+        drop(self.echo.take());
+        if self.broken == Some(Break::LeakTransport) {
+            std::mem::forget(self.visitor.take());
+        }
+        drop(self.visitor.take());
+        if self.broken == Some(Break::LeakProcess) {
+            std::mem::forget(self.take(*last)?);
+        } else {
+            self.take(*last)?.end(PATIENCE)?;
+        }
+        self.books.balance(&accounts, &states)
+    }
+}
+
+/// Reads the states of all shards. Returns `None` if an owner is lost meanwhile.
+fn states(visitor: &Node) -> Option<Vec<ShardState>> {
+    let read = |shard| visitor.call_shard(&name(COUNTERS), shard, READ, b"", LOOK).ok();
+    (0..SHARDS).map(|shard| ShardState::from_bytes(&read(shard)?)).collect()
+}

@@ -1,0 +1,316 @@
+//! The body of a member process: counters in shards, and an echo.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, Write};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::time::{ClockId, clock_gettime};
+use squall::Owned;
+use squall::fleet::{
+    GroupKey, HostTransport, NameCapability, NameOptions, Node, NodeBuilder, ServiceCall, ShardService,
+};
+
+use super::books::SHARDS;
+use super::breaks::Break;
+use super::state::{ShardState, words};
+use super::{COUNTERS, ECHO_NAME, PATIENCE, name};
+use crate::run::lock;
+use crate::skeleton::breaks::Breaks;
+
+/// Counts a call.
+pub(super) const COUNT: u64 = 1;
+/// Counts a call, and returns late.
+pub(super) const COUNT_LATE: u64 = 2;
+/// Returns the state of the shard.
+pub(super) const READ: u64 = 3;
+/// The time between a run and its result in a late call.
+const LATE: Duration = Duration::from_millis(2);
+
+/// The object that all members serve.
+#[squall::interface(remote)]
+pub(crate) trait Echo: Send + Sync {
+    /// Returns the two numbers, mixed.
+    fn echo(&self, client: u64, number: u64) -> u64;
+}
+
+/// The result of `echo`.
+pub(super) fn mixed(client: u64, number: u64) -> u64 {
+    number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ client
+}
+
+/// The news of a member to its parent, one on each line of its standard output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// The member founded the group. The right to all names follows.
+    Founded(String),
+    /// The member serves.
+    Ready,
+    /// A call ran: the client, the shard or the number that stands for the echo, and the number of the call.
+    Ran(u64, u32, u64),
+    /// A shard has begun with an empty state.
+    Born,
+    /// The member has left the group.
+    Left,
+    /// A promise is broken.
+    Wrong(String),
+}
+
+impl News {
+    fn line(&self) -> String {
+        match self {
+            News::Founded(right) => format!("founded {right}\n"),
+            News::Ready => "ready\n".to_owned(),
+            News::Ran(client, place, number) => format!("ran {client} {place} {number}\n"),
+            News::Born => "born\n".to_owned(),
+            News::Left => "left\n".to_owned(),
+            News::Wrong(why) => format!("wrong {}\n", why.replace('\n', " ")),
+        }
+    }
+
+    pub(super) fn parse(line: &str) -> Option<News> {
+        let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+        Some(match kind {
+            "founded" => News::Founded(rest.to_owned()),
+            "ready" => News::Ready,
+            "ran" => {
+                let mut numbers = rest.split(' ');
+                let client = numbers.next()?.parse().ok()?;
+                let place = numbers.next()?.parse().ok()?;
+                News::Ran(client, place, numbers.next()?.parse().ok()?)
+            }
+            "born" => News::Born,
+            "left" => News::Left,
+            "wrong" => News::Wrong(rest.to_owned()),
+            _ => return None,
+        })
+    }
+}
+
+/// Tells news. The process ends if its parent has closed the pipe.
+fn tell(news: &News) {
+    // One write: a killed process has told a line whole, or no part of it.
+    let mut out = io::stdout().lock();
+    if out.write_all(news.line().as_bytes()).and_then(|()| out.flush()).is_err() {
+        std::process::exit(1);
+    }
+}
+
+fn wrong(why: String) -> ! {
+    tell(&News::Wrong(why));
+    std::process::exit(1);
+}
+
+/// The part of a member. It arrives on the standard input, since arguments of a process are no secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) key: GroupKey,
+    /// The right to all names, unless this member founds the group.
+    pub(super) root: Option<String>,
+    /// The name of the transport.
+    pub(super) name: String,
+    pub(super) broken: Option<Break>,
+    /// Endpoints of living members.
+    pub(super) seeds: Vec<String>,
+}
+
+impl Part {
+    pub(super) fn line(&self) -> String {
+        let broken = Break::ALL.iter().find(|(_, planned)| Some(*planned) == self.broken);
+        let broken = broken.map_or("-", |(name, _)| name);
+        let root = self.root.as_deref().unwrap_or("-");
+        format!("{} {root} {} {broken} {}\n", self.key, self.name, self.seeds.join(","))
+    }
+
+    fn parse(line: &str) -> Option<Part> {
+        let fields: Vec<&str> = line.trim_end_matches('\n').split(' ').collect();
+        let [key, root, name, broken, seeds] = fields[..] else { return None };
+        let broken = match broken {
+            "-" => None,
+            name => Some(Break::ALL.iter().find(|(known, _)| *known == name)?.1),
+        };
+        Some(Part {
+            key: key.parse().ok()?,
+            root: (root != "-").then(|| root.to_owned()),
+            name: name.to_owned(),
+            broken,
+            seeds: seeds.split(',').filter(|seed| !seed.is_empty()).map(str::to_owned).collect(),
+        })
+    }
+}
+
+/// The fleet of counters, and the echo.
+#[derive(Clone)]
+struct Services {
+    shards: Arc<Mutex<HashMap<u32, ShardState>>>,
+    broken: Option<Break>,
+}
+
+impl Services {
+    fn count(&self, client: u64, shard: u32, number: u64) -> Option<Vec<u8>> {
+        let mut shards = lock(&self.shards);
+        let state = shards.get_mut(&shard)?;
+        if !state.calls.entry(client).or_default().add(number) {
+            // The parent finds that it ran before.
+            drop(shards);
+            tell(&News::Ran(client, shard, number));
+            return None;
+        }
+        state.count += 1;
+        let result = [state.life.to_le_bytes(), state.count.to_le_bytes()].concat();
+        drop(shards);
+        // Before the result leaves.
+        tell(&News::Ran(client, shard, number));
+        if self.broken == Some(Break::RunTwice) && number.is_multiple_of(64) {
+            tell(&News::Ran(client, shard, number));
+        }
+        Some(result)
+    }
+
+    fn begin(&self, shard: u32, state: ShardState, how: &str) {
+        if lock(&self.shards).insert(shard, state).is_some() {
+            wrong(format!("shard {shard} is {how}, although the member has it"));
+        }
+    }
+}
+
+fn new_life() -> ShardState {
+    let now = clock_gettime(ClockId::Monotonic);
+    let life = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
+    ShardState { life, ..ShardState::default() }
+}
+
+impl ShardService for Services {
+    fn create(&self, shard: u32) {
+        tell(&News::Born);
+        self.begin(shard, new_life(), "created");
+    }
+
+    fn import(&self, shard: u32, state: &[u8]) {
+        match ShardState::from_bytes(state) {
+            Some(_) if self.broken == Some(Break::BeginAnew) => self.create(shard),
+            Some(state) => self.begin(shard, state, "imported"),
+            None => wrong(format!("the state of shard {shard} arrived as {} other bytes", state.len())),
+        }
+    }
+
+    fn export(&self, shard: u32) -> Vec<u8> {
+        let Some(mut state) = lock(&self.shards).get(&shard).cloned() else {
+            wrong(format!("shard {shard} is exported, although the member does not have it"));
+        };
+        if self.broken == Some(Break::LoseInMove)
+            && let Some((client, spans)) = state.calls.pop_first()
+        {
+            let fewer = spans.numbers().take(spans.count() as usize - 1).map(|number| (number, number));
+            state.calls.insert(client, super::spans::Spans::from_parts(fewer));
+            state.count -= 1;
+        }
+        state.to_bytes()
+    }
+
+    fn forget(&self, shard: u32) {
+        if lock(&self.shards).remove(&shard).is_none() {
+            wrong(format!("shard {shard} is forgotten, although the member does not have it"));
+        }
+    }
+
+    fn call(&self, shard: u32, call: ServiceCall<'_>) -> Option<Vec<u8>> {
+        if call.method == READ {
+            return lock(&self.shards).get(&shard).map(ShardState::to_bytes);
+        }
+        let [client, number] = words(call.body)?[..] else { return None };
+        let result = self.count(client, shard, number);
+        if call.method == COUNT_LATE {
+            thread::sleep(LATE);
+        }
+        result
+    }
+}
+
+impl Echo for Services {
+    fn echo(&self, client: u64, number: u64) -> u64 {
+        tell(&News::Ran(client, super::books::ECHO, number));
+        mixed(client, number)
+    }
+}
+
+/// Runs a member process, until its parent closes its input or asks it to leave. Its part is the first line
+/// of its input.
+///
+/// # Errors
+/// The input is not that of a member, the member does not join in time, or the system refuses something.
+pub fn member() -> Result<(), String> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| error.to_string())?;
+    let mut input = io::stdin().lock();
+    let mut line = String::new();
+    input.read_line(&mut line).map_err(|error| error.to_string())?;
+    let part = Part::parse(&line).ok_or("the input is not that of a member of a demo or a stress")?;
+    let (node, root) = enter(&part)?;
+    let services = Services { shards: Arc::default(), broken: part.broken };
+    let object: Owned<dyn Echo> = squall::shared(services.clone());
+    let refused = |error| format!("a service was not registered: {error}");
+    node.serve_shards(&name(COUNTERS), &root, SHARDS, services).map_err(refused)?;
+    let options = NameOptions::new().stateless();
+    node.serve_object(&name(ECHO_NAME), &root, options, object.handle()).map_err(refused)?;
+    tell(&News::Ready);
+    line.clear();
+    input.read_line(&mut line).map_err(|error| error.to_string())?;
+    if line == LEAVE {
+        node.leave(PATIENCE).map_err(|error| format!("the member cannot leave: {error}"))?;
+        tell(&News::Left);
+    }
+    // The node ends before its object.
+    drop(node);
+    drop(object);
+    Ok(())
+}
+
+/// The line that asks a member to leave.
+pub(super) const LEAVE: &str = "leave\n";
+
+fn enter(part: &Part) -> Result<(Node, NameCapability), String> {
+    let transport = HostTransport::bind(&part.name).map_err(|error| error.to_string())?;
+    let builder = NodeBuilder::new(part.key);
+    let Some(root) = &part.root else {
+        let (node, root) = builder.found(transport, &[]).map_err(|error| error.to_string())?;
+        tell(&News::Founded(root.to_string()));
+        return Ok((node, root));
+    };
+    let root: NameCapability = root.parse().map_err(|_| "the right to all names is malformed")?;
+    let seeds: Vec<&str> = part.seeds.iter().map(String::as_str).collect();
+    let node = builder.join(transport, &seeds).map_err(|error| error.to_string())?;
+    node.wait_joined(PATIENCE).map_err(|error| format!("the member has not joined: {error}"))?;
+    Ok((node, root))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_and_parts_arrive() {
+        let news = [
+            News::Founded("12/".to_owned()),
+            News::Ready,
+            News::Ran(3, 16, u64::MAX),
+            News::Born,
+            News::Left,
+            News::Wrong("two words".to_owned()),
+        ];
+        for news in news {
+            assert_eq!(News::parse(news.line().trim_end()), Some(news));
+        }
+        assert_eq!([News::parse("ran 1 2"), News::parse("running 1 test")], [None, None]);
+        let key: GroupKey = "0123456789abcdef0123456789abcdef".parse().unwrap();
+        let seeds = vec!["host/a".to_owned(), "host/b".to_owned()];
+        let founder = Part { key, root: None, name: "a".to_owned(), broken: None, seeds: Vec::new() };
+        let other =
+            Part { root: Some("5/".to_owned()), broken: Some(Break::RunTwice), seeds, ..founder.clone() };
+        for part in [founder, other] {
+            assert_eq!(Part::parse(&part.line()), Some(part));
+        }
+        assert_eq!(Part::parse("\n"), None);
+    }
+}
