@@ -622,16 +622,7 @@ impl Group {
     fn receive_beat(&mut self, now: Time, from: NodeId, beat: Beat) {
         if beat.term < self.term || self.dead.contains(&from) {
             // The old leader learns the term from the answer.
-            let body = Body::Held {
-                term: self.term,
-                held: Position::default(),
-                committed: self.committed,
-                missed: false,
-                sent: beat.sent,
-                at: now,
-            };
-            self.out.push((from, body));
-            return;
+            return self.answer_beat(now, from, beat.sent, Some(Position::default()));
         }
         if beat.term > self.term || !matches!(self.role, Role::Follower) {
             self.follow(now, beat.term);
@@ -680,15 +671,15 @@ impl Group {
         if let Some(echo) = beat.echo {
             self.extend_lease(now, echo);
         }
-        let body = Body::Held {
-            term: self.term,
-            held: if known { held } else { self.committed },
-            committed: self.committed,
-            missed: !known,
-            sent: beat.sent,
-            at: now,
-        };
-        self.out.push((from, body));
+        self.answer_beat(now, from, beat.sent, known.then_some(held));
+    }
+
+    /// Answers a beat. Without `held`, this node lacks the change before the first one of the beat.
+    fn answer_beat(&mut self, now: Time, to: NodeId, sent: Time, held: Option<Position>) {
+        let (term, committed) = (self.term, self.committed);
+        let missed = held.is_none();
+        let held = held.unwrap_or(committed);
+        self.out.push((to, Body::Held { term, held, committed, missed, sent, at: now }));
     }
 
     #[expect(clippy::too_many_arguments, reason = "the fields of one frame")]
