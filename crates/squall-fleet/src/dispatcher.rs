@@ -377,7 +377,9 @@ impl Dispatcher {
         let is_busy = self.step_busy();
         self.was_busy |= is_busy;
         let is_busy = is_busy || self.run_idle();
-        if !is_busy {
+        if is_busy {
+            self.steps.end_turn();
+        } else {
             self.steps.pause();
         }
         is_busy
