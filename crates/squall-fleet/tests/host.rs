@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -223,11 +223,39 @@ fn a_receiver_can_stop_its_transport() {
         visitor.send(&to, b"stop");
     }
     assert!(until_ended(&to, &events).is_empty());
-    // A later stop does no harm, and a stopped transport sends no frame.
+    // A later stop waits for the thread of the receiver, and a stopped transport sends no frame.
     transport.stop();
+    while let Ok(()) = stopped.try_recv() {}
+    assert_eq!(stopped.try_recv(), Err(TryRecvError::Disconnected), "the receiver was dropped");
     transport.send(&visitor.endpoint(), b"lost");
     visitor.stop();
     assert!(events.recv().is_err(), "the end was told once");
+}
+
+#[test]
+fn a_receiver_can_stop_its_transport_while_another_thread_stops_it() {
+    let name = name("stops");
+    let transport = Arc::new(HostTransport::bind(&name).unwrap());
+    let (stops, (sender, entered), free) = (Arc::downgrade(&transport), mpsc::channel(), name.clone());
+    let sender = Mutex::new(sender);
+    let stop = move |_: &str, _: &[u8]| {
+        let _ = sender.lock().unwrap().send(());
+        // The name is free when the other thread waits for this one.
+        while HostTransport::bind(&free).is_err() {
+            thread::yield_now();
+        }
+        stops.upgrade().unwrap().stop();
+    };
+    transport.start(Receiver::new(stop)).unwrap();
+    let (visitor, events) = visitor();
+    let to = transport.endpoint();
+    while entered.recv_timeout(AGAIN) == Err(RecvTimeoutError::Timeout) {
+        visitor.send(&to, b"stop");
+    }
+    transport.stop();
+    while let Ok(()) = entered.try_recv() {}
+    assert_eq!(entered.try_recv(), Err(TryRecvError::Disconnected), "the receiver was dropped");
+    assert!(until_ended(&to, &events).is_empty());
 }
 
 #[test]

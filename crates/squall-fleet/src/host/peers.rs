@@ -146,6 +146,8 @@ struct Peers {
     /// Threads that greet a process that has connected.
     accepting: usize,
     threads: Vec<thread::JoinHandle<()>>,
+    /// The thread that serves links, and runs the functions of the receiver.
+    server: Option<thread::ThreadId>,
 }
 
 impl Peers {
@@ -415,31 +417,33 @@ impl Shared {
             let why = format!("the transport {ENDPOINTS}{} was started or stopped before", self.name);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         };
-        peers.threads.push(spawn("squall-links", serve)?);
+        let server = spawn("squall-links", serve)?;
+        peers.server = Some(server.thread().id());
+        peers.threads.push(server);
         let shared = self.clone();
         peers.threads.push(spawn("squall-accepts", move || shared.accept_all(&listener))?);
         Ok(())
     }
 
-    /// Ends all links and threads. Waits for them, unless the calling thread is one of them.
+    /// Ends all links and threads, and waits for them. The thread that serves links does not wait for itself,
+    /// and leaves its handle to a later stop by another thread.
     pub(super) fn stop(&self) {
+        let own = thread::current().id();
         let mut peers = self.lock();
         peers.has_stopped = true;
         peers.dials.clear();
-        let threads = std::mem::take(&mut peers.threads);
+        // An earlier stop may have the handles, and wait for this thread.
+        let is_own = peers.server == Some(own);
+        let threads: Vec<_> = peers.threads.extract_if(.., |thread| thread.thread().id() != own).collect();
         let listener = peers.listener.take();
         drop(peers);
         // Wakes the thread that accepts.
         let _ = listener.map(|listener| socket::shut_down(listener.as_fd()));
         self.changed.signal(u32::MAX);
         self.queue.ask(Wish::Stop);
-        let own = thread::current().id();
-        let is_own = threads.iter().any(|thread| thread.thread().id() == own);
         for thread in threads {
-            if thread.thread().id() != own {
-                // A panic was reported by the panic hook.
-                let _ = thread.join();
-            }
+            // A panic was reported by the panic hook.
+            let _ = thread.join();
         }
         let mut peers = self.lock();
         let (lives, fresh) = (std::mem::take(&mut peers.peers), std::mem::take(&mut peers.fresh));
