@@ -406,6 +406,31 @@ fn a_client_that_takes_no_replies_harms_no_other() {
     assert_eq!(context.stats().tasks, 0);
 }
 
+#[test]
+fn a_reply_that_is_too_large_fails_also_behind_replies_that_wait() {
+    let (mailbox, sender) = pair();
+    let mut dispatcher = Dispatcher::new();
+    dispatcher.serve(mailbox, Class::External, |request| async move {
+        let body = vec![0; request.method() as usize];
+        request.reply(&body);
+    });
+    let mut run = Box::pin(dispatcher.run_async());
+    // Room for two empty replies.
+    let mut replies = Mailbox::builder().lane_bytes(64).build();
+    let mut asks = request(0, &replies);
+    (0..4).for_each(|_| sender.send(&asks).unwrap());
+    asks[8..16].copy_from_slice(&1_000_u64.to_le_bytes());
+    sender.send(&asks).unwrap();
+    assert!(drive_some(&mut run).is_pending());
+    let mut kinds = Vec::new();
+    while let Some(reply) = replies.receive().map(|reply| reply.to_vec()) {
+        // A reply has no reason. The reason 4 is a result that is too large.
+        kinds.push((reply[0], reply[8]));
+        assert!(drive_some(&mut run).is_pending());
+    }
+    assert_eq!(kinds, [(3, 0), (3, 0), (3, 0), (3, 0), (4, 4)]);
+}
+
 /// Polls a few times.
 fn drive_some(run: &mut (impl Future<Output = ()> + Unpin)) -> Poll<()> {
     let mut context = std::task::Context::from_waker(Waker::noop());
