@@ -73,13 +73,14 @@ pub(super) fn accept(shared: &Shared, request: LinkRequest) -> io::Result<Fresh>
 
 /// Returns whether the process holds the name, as the kernel tells. A name without a holder is believed: no
 /// transport that lives is called so.
+///
+/// # Errors
+/// The kernel cannot tell, for example with too many open files. The process may be the holder, so it is
+/// refused, and comes again.
 fn holds(name: &str, pid: Option<u32>) -> io::Result<bool> {
     match socket::connect_to(SERVICE, socket::own_user(), name, Instant::now() + GREETING_LIMIT) {
         Ok(socket) => Ok(pid.is_some() && peer(socket.as_fd())?.pid == pid),
-        Err(error) => match error.kind() {
-            ErrorKind::ConnectionRefused => Ok(true),
-            ErrorKind::InvalidInput => Err(error),
-            _ => Ok(false),
-        },
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(true),
+        Err(error) => Err(error),
     }
 }
