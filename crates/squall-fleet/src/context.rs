@@ -2,7 +2,7 @@
 
 use crate::call::{CallFailed, ENDED};
 use crate::control::Control;
-use crate::envelope::{Address, Envelope};
+use crate::envelope::{Address, Envelope, HEAD};
 use crate::replies::{self, Keys};
 use crate::stats::{Counts, DispatcherStats, count};
 use crate::tasks::{New, Queue, Wish, Work};
@@ -97,20 +97,21 @@ impl Core {
 
     /// Sends a reply, or keeps it until there is room (dispatcher/I5).
     pub(crate) fn send_reply(self: &Rc<Core>, address: Address, envelope: &Envelope<'_>) {
-        let mut message = Vec::new();
-        envelope.write(&mut message);
         // A caller that has gone, or whose key is forged, gets no reply.
         let Ok(sender) = self.sender(address) else { return };
+        let mut message = Vec::new();
+        match envelope {
+            // Looked at before the wait for room: the mailbox never has room for it.
+            Envelope::Reply { token, body } if HEAD + body.len() > sender.largest() => {
+                replies::too_large(*token).write(&mut message);
+            }
+            _ => envelope.write(&mut message),
+        }
         let is_late = self.late.borrow().contains_key(&address);
         let sent = if is_late { Err(SendError::Retry { mailbox: address.0 }) } else { sender.send(&message) };
         match sent {
             Ok(()) => {}
             Err(SendError::Retry { .. }) => self.send_later(address, sender, message, is_late),
-            Err(SendError::NoSpace { .. }) => {
-                if let Envelope::Reply { token, .. } = envelope {
-                    self.send_reply(address, &replies::too_large(*token));
-                }
-            }
             Err(_) => _ = self.senders.borrow_mut().remove(&address),
         }
     }

@@ -234,6 +234,8 @@ impl Dispatcher {
     /// no message is there: once after other work, and when it was woken. Idle work that always can run keeps
     /// the thread awake.
     pub fn idle(&mut self, work: impl Future<Output = ()> + 'static) {
+        // The drop of the earlier work must not wait for a stub.
+        let _step = Step::begin();
         self.drop_idle();
         self.idle = Some(Box::pin(work));
     }
@@ -377,7 +379,9 @@ impl Dispatcher {
         let is_busy = self.step_busy();
         self.was_busy |= is_busy;
         let is_busy = is_busy || self.run_idle();
-        if !is_busy {
+        if is_busy {
+            self.steps.end_turn();
+        } else {
             self.steps.pause();
         }
         is_busy
@@ -549,6 +553,8 @@ impl fmt::Debug for Dispatcher {
 
 impl Drop for Dispatcher {
     fn drop(&mut self) {
+        // Drops of tasks must not wait for a stub: this thread serves it, or serves a task that it waits for.
+        let _step = Step::begin();
         let core = self.core.clone();
         core.has_ended.set(true);
         // The requests that are dropped tell their callers.

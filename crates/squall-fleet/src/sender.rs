@@ -88,6 +88,11 @@ impl Sender {
         self.post.alias
     }
 
+    /// Returns the size in bytes of the largest message that the mailbox takes.
+    pub(crate) fn largest(&self) -> usize {
+        self.post.largest()
+    }
+
     /// Returns whether a wait for an answer would block the thread or the task that has to give it.
     pub(crate) fn would_block(&self) -> bool {
         blocking::runs_tasks() || self.post.served_on.is_here()

@@ -1,15 +1,17 @@
 //! Dispatchers, their tasks, and calls by messages.
 #![cfg(not(loom))]
 
-use squall_fleet::{CallFailed, Caller, Class, Condition, Context, Dispatcher, Mailbox, SendError, Sender};
+use squall_fleet::{
+    CallFailed, Caller, Class, Condition, Context, Dispatcher, Mailbox, Methods, SendError, Sender,
+};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::mpsc;
-use std::task::{Poll, Waker};
+use std::sync::{Arc, mpsc};
+use std::task::{Poll, Wake, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const STOP: u64 = 0;
 
@@ -404,6 +406,31 @@ fn a_client_that_takes_no_replies_harms_no_other() {
     assert_eq!(context.stats().tasks, 0);
 }
 
+#[test]
+fn a_reply_that_is_too_large_fails_also_behind_replies_that_wait() {
+    let (mailbox, sender) = pair();
+    let mut dispatcher = Dispatcher::new();
+    dispatcher.serve(mailbox, Class::External, |request| async move {
+        let body = vec![0; request.method() as usize];
+        request.reply(&body);
+    });
+    let mut run = Box::pin(dispatcher.run_async());
+    // Room for two empty replies.
+    let mut replies = Mailbox::builder().lane_bytes(64).build();
+    let mut asks = request(0, &replies);
+    (0..4).for_each(|_| sender.send(&asks).unwrap());
+    asks[8..16].copy_from_slice(&1_000_u64.to_le_bytes());
+    sender.send(&asks).unwrap();
+    assert!(drive_some(&mut run).is_pending());
+    let mut kinds = Vec::new();
+    while let Some(reply) = replies.receive().map(|reply| reply.to_vec()) {
+        // A reply has no reason. The reason 4 is a result that is too large.
+        kinds.push((reply[0], reply[8]));
+        assert!(drive_some(&mut run).is_pending());
+    }
+    assert_eq!(kinds, [(3, 0), (3, 0), (3, 0), (3, 0), (4, 4)]);
+}
+
 /// Polls a few times.
 fn drive_some(run: &mut (impl Future<Output = ()> + Unpin)) -> Poll<()> {
     let mut context = std::task::Context::from_waker(Waker::noop());
@@ -432,6 +459,49 @@ fn a_flood_of_replies_holds_up_no_task() {
     });
     assert!(drive(&mut Box::pin(dispatcher.run_async())).is_ready());
     assert!(done.get());
+}
+
+/// Waits for a time, as the waker of a client that takes long.
+struct WaitsUntil(Instant);
+
+impl Wake for WaitsUntil {
+    fn wake(self: Arc<Self>) {
+        while Instant::now() < self.0 {}
+    }
+}
+
+/// Lets a timer become due in a flood of messages without tasks. Returns whether its task runs before the
+/// dispatcher is polled again.
+fn timer_fires_in_a_flood(message: &[u8]) -> bool {
+    let ((mailbox, sender), (mut replies, _)) = (pair(), pair());
+    let mut dispatcher = Dispatcher::new();
+    let context = dispatcher.context();
+    dispatcher.serve_methods(mailbox, Class::External, Methods::named("none"));
+    let at = Instant::now() + Duration::from_millis(50);
+    context.clone().spawn(async move {
+        context.sleep(at.saturating_duration_since(Instant::now())).await;
+        context.stop();
+    });
+    let mut run = Box::pin(dispatcher.run_async());
+    let mut task = std::task::Context::from_waker(Waker::noop());
+    if run.as_mut().poll(&mut task).is_ready() {
+        // The machine was so slow that the timer was due at once.
+        return true;
+    }
+    // The answer to the first request takes until the timer is due, after the dispatcher has read the clock.
+    let first = request(1, &replies);
+    let waker = Waker::from(Arc::new(WaitsUntil(at)));
+    let mut reply = pin!(replies.wait());
+    assert!(reply.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    sender.send(&first).unwrap();
+    (0..200).for_each(|_| sender.send(message).unwrap());
+    run.as_mut().poll(&mut task).is_ready()
+}
+
+#[test]
+fn a_flood_without_tasks_holds_up_no_timer() {
+    assert!(timer_fires_in_a_flood(b"malformed"));
+    assert!(timer_fires_in_a_flood(&event(7)));
 }
 
 #[test]

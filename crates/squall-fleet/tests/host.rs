@@ -4,12 +4,12 @@
 #[path = "../../squall-machine/tests/main/this_program.rs"]
 mod this_program;
 
-use squall_fleet::{HostTransport, Link, LinkSender, Receive, Receiver, Transport};
+use squall_fleet::{HostTransport, Link, LinkReceiver, LinkSender, Receive, Receiver, Transport};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -223,11 +223,39 @@ fn a_receiver_can_stop_its_transport() {
         visitor.send(&to, b"stop");
     }
     assert!(until_ended(&to, &events).is_empty());
-    // A later stop does no harm, and a stopped transport sends no frame.
+    // A later stop waits for the thread of the receiver, and a stopped transport sends no frame.
     transport.stop();
+    while let Ok(()) = stopped.try_recv() {}
+    assert_eq!(stopped.try_recv(), Err(TryRecvError::Disconnected), "the receiver was dropped");
     transport.send(&visitor.endpoint(), b"lost");
     visitor.stop();
     assert!(events.recv().is_err(), "the end was told once");
+}
+
+#[test]
+fn a_receiver_can_stop_its_transport_while_another_thread_stops_it() {
+    let name = name("stops");
+    let transport = Arc::new(HostTransport::bind(&name).unwrap());
+    let (stops, (sender, entered), free) = (Arc::downgrade(&transport), mpsc::channel(), name.clone());
+    let sender = Mutex::new(sender);
+    let stop = move |_: &str, _: &[u8]| {
+        let _ = sender.lock().unwrap().send(());
+        // The name is free when the other thread waits for this one.
+        while HostTransport::bind(&free).is_err() {
+            thread::yield_now();
+        }
+        stops.upgrade().unwrap().stop();
+    };
+    transport.start(Receiver::new(stop)).unwrap();
+    let (visitor, events) = visitor();
+    let to = transport.endpoint();
+    while entered.recv_timeout(AGAIN) == Err(RecvTimeoutError::Timeout) {
+        visitor.send(&to, b"stop");
+    }
+    transport.stop();
+    while let Ok(()) = entered.try_recv() {}
+    assert_eq!(entered.try_recv(), Err(TryRecvError::Disconnected), "the receiver was dropped");
+    assert!(until_ended(&to, &events).is_empty());
 }
 
 #[test]
@@ -394,18 +422,26 @@ fn eight_threads_send_and_no_frame_is_mixed() {
 }
 
 /// Makes a link to a transport by hand, and says hello.
-fn greet(name: &str, other: &str, number: u8) -> (LinkSender, squall_fleet::LinkReceiver) {
+fn greet(name: &str, other: &str, number: u8) -> (LinkSender, LinkReceiver) {
+    let (sender, receiver, _) = greet_with(name, other, [number; 16]);
+    (sender, receiver)
+}
+
+/// Makes a link like [`greet`], with a number of 16 bytes. Returns the number of the transport too.
+fn greet_with(name: &str, other: &str, number: [u8; 16]) -> (LinkSender, LinkReceiver, [u8; 16]) {
     let (sender, mut receiver) = loop {
         // The transport refuses a link if it has no time.
         if let Ok(link) = Link::connect(other.strip_prefix("host/").unwrap()) {
             break link.split();
         }
     };
-    let greeting = [&[0, 1][..], &[number; 16], name.as_bytes()].concat();
+    let greeting = [&[0, 1][..], &number, name.as_bytes()].concat();
     sender.send(&greeting).unwrap();
     receiver.wait().block().unwrap();
-    assert_eq!(receiver.receive().unwrap().unwrap()[..2], [0, 1]);
-    (sender, receiver)
+    let greeting = receiver.receive().unwrap().unwrap();
+    assert_eq!(greeting[..2], [0, 1]);
+    let theirs = greeting[2..18].try_into().unwrap();
+    (sender, receiver, theirs)
 }
 
 /// Sends messages that break the format, each over a link of its own.
@@ -487,6 +523,39 @@ fn the_end_of_a_process_that_claims_a_name_is_not_the_end_of_its_holder() {
     assert!(seen.iter().all(|event| matches!(event, Event::Frame(..))), "{seen:?}");
     holder.kill();
     until_ended(&to, &events);
+}
+
+#[test]
+fn the_end_of_a_process_with_the_number_of_another_one_is_not_the_end_of_the_other_one() {
+    let (name, thief, (transport, events)) = (name("holder"), name("thief"), visitor());
+    let to = format!("host/{name}");
+    let holder = Peer::start("echo", &name, "-");
+    let (_sender, _receiver, number) = greet_with(&thief, &to, [1; 16]);
+    // Another endpoint with the number of the holder ends.
+    let (sender, receiver, _) = greet_with(&thief, &transport.endpoint(), number);
+    sender.send(&[4]).unwrap();
+    drop((sender, receiver));
+    assert!(until_ended(&format!("host/{thief}"), &events).is_empty());
+    // The holder is not refused.
+    assert_eq!(ask(&transport, &to, b"alive", &events), [Event::Frame(to.clone(), b"alive".to_vec())]);
+    holder.kill();
+    until_ended(&to, &events);
+    // The next process under the name of the thief is heard, and told.
+    let (sender, receiver, _) = greet_with(&thief, &transport.endpoint(), [2; 16]);
+    sender.send(&[4]).unwrap();
+    drop((sender, receiver));
+    assert!(until_ended(&format!("host/{thief}"), &events).is_empty());
+    // A life that was told gets no greeting.
+    let other = transport.endpoint();
+    let (again, mut refused) = loop {
+        if let Ok(link) = Link::connect(other.strip_prefix("host/").unwrap()) {
+            break link.split();
+        }
+    };
+    again.send(&[&[0, 1][..], &[2; 16], thief.as_bytes()].concat()).unwrap();
+    assert!(refused.wait().block().is_err());
+    transport.stop();
+    assert!(events.recv().is_err(), "no other end was told");
 }
 
 /// Descriptors, mappings of links, and threads of transports in this process.

@@ -484,6 +484,28 @@ fn a_hostile_process_ends_only_its_link() {
 }
 
 #[test]
+fn a_fault_in_the_last_messages_is_told_in_place_of_the_end_of_the_peer() {
+    const BYTES: usize = 4096 + 4096;
+    let (here, there) = socket_pair().unwrap();
+    let (_memory, file) = SharedMemory::create(BYTES).unwrap();
+    socket::send(there.as_fd(), b"SqL\x01\0\x10\0\0", &[file.as_fd()]).unwrap();
+    let (sender, mut receiver) = options().lane_bytes(4096).over(here).unwrap().split();
+    let packet = socket::receive_until(there.as_fd(), &mut [0; 64], never()).unwrap().unwrap();
+    let inbound = SharedMemory::open(packet.descriptors[0].as_fd(), BYTES).unwrap();
+    drop(there);
+    while !matches!(sender.send(b""), Err(LinkError::PeerGone { .. })) {
+        thread::yield_now();
+    }
+    // The tail, with more words than the ring has.
+    inbound.word(0).store(1_000 << 4, Ordering::Relaxed);
+    for _ in 0..2 {
+        let error = receiver.receive().unwrap_err();
+        assert!(matches!(error, LinkError::Broken { fault: squall_fleet::Fault::Tail, .. }), "{error}");
+    }
+    assert!(matches!(sender.send(b""), Err(LinkError::Broken { .. })));
+}
+
+#[test]
 fn an_unknown_packet_ends_the_link() {
     let (here, there) = socket_pair().unwrap();
     let (_memory, file) = SharedMemory::create(4096 + 4096).unwrap();

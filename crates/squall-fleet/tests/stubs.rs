@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -430,6 +430,26 @@ fn a_call_that_would_block_a_dispatcher_is_an_error() {
     });
     assert_eq!(Caller::new().call(&to_asks, 1, b"").unwrap(), b"both");
     drop(server);
+    // In the drop of idle work and of a task, outside of any step.
+    struct Asks(Handle<dyn Shop>, mpsc::Sender<()>);
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            fails(self.0.try_add(1), Transport::WouldBlock);
+            self.1.send(()).unwrap();
+        }
+    }
+    let (told, asked) = mpsc::channel();
+    let holding = |asks: Asks| async move {
+        std::future::pending::<()>().await;
+        drop(asks);
+    };
+    let mut dispatcher = Dispatcher::new();
+    dispatcher.idle(holding(Asks(stub.handle(), told.clone())));
+    dispatcher.idle(async {});
+    assert!(asked.try_recv().is_ok());
+    dispatcher.context().spawn(holding(Asks(stub.handle(), told)));
+    drop(dispatcher);
+    assert!(asked.try_recv().is_ok());
     // On the thread that serves the object, outside of its tasks.
     let mut dispatcher = Dispatcher::new();
     dispatcher.serve_object(own, Class::External, object.handle());

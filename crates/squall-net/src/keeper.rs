@@ -8,7 +8,8 @@
 //!   the event before it empties the list, so it misses no order.
 //! - I2. Each reading thread ends when its connection does, and the keeper joins it. So at the keeper's end
 //!   all threads have ended, and the receiver is not called any more.
-//! - I3. Connections that have sent no hello are at most `half_open`, each for at most `dead_after`.
+//! - I3. Accepted connections that have sent no hello are at most `half_open`. Each connection has at most
+//!   `dead_after` for its hello, also a dialled one.
 //! - I4. All connections are at most `connections`.
 //!
 //! Cost: an idle keeper sleeps. It wakes for orders, new connections and the ends of pauses.
@@ -547,18 +548,27 @@ impl Reading {
         greeted
     }
 
+    /// Reads the hello of the other side, which has `dead_after` for it (I3).
     fn read_greeting(&self) -> io::Result<()> {
-        let mut bytes = Vec::with_capacity(HELLO_BYTES_MAX);
-        loop {
-            match Hello::read(&bytes).map_err(|_| ErrorKind::InvalidData)? {
-                Hello::Whole(_) => return Ok(()),
-                Hello::Lacks(missing) => {
-                    let known = bytes.len();
-                    bytes.resize(known + missing, 0);
-                    (&self.link.stream).read_exact(&mut bytes[known..])?;
-                }
+        let mut stream = &self.link.stream;
+        let until = Instant::now() + self.shared.settings.dead_after;
+        let mut known = Vec::with_capacity(HELLO_BYTES_MAX);
+        // Never more than the hello: frames are read after it.
+        while let Hello::Lacks(missing) = Hello::read(&known).map_err(|_| ErrorKind::InvalidData)? {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            stream.set_read_timeout(Some(left))?;
+            let mut bytes = [0; HELLO_BYTES_MAX];
+            match stream.read(&mut bytes[..missing]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => known.extend_from_slice(&bytes[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
+        stream.set_read_timeout(None)
     }
 
     fn read_frames(&self) {

@@ -14,6 +14,10 @@ use std::time::Duration;
 /// The largest frame, in bytes.
 const FRAME_BYTES: usize = 1 << 20;
 
+/// Limits of [`TcpBuilder::dead_after`]. The kernel counts in milliseconds, and takes probes of 9 hours at most.
+const DEAD_AFTER_MIN: Duration = Duration::from_millis(1);
+const DEAD_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) frame_bytes: usize,
@@ -64,8 +68,10 @@ impl TcpBuilder {
     /// The time counts from the first byte that the other side does not acknowledge. So a node that reads
     /// nothing for so long, while frames for it wait, loses its connection too. An idle connection is probed,
     /// in whole seconds and at least one. A dial and a hello may take this long.
+    ///
+    /// A time below 1 ms counts as 1 ms, and one above a day as a day.
     pub fn dead_after(mut self, time: Duration) -> TcpBuilder {
-        self.settings.dead_after = time;
+        self.settings.dead_after = time.clamp(DEAD_AFTER_MIN, DEAD_AFTER_MAX);
         self
     }
 

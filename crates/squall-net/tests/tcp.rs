@@ -421,3 +421,32 @@ fn an_endpoint_is_one_that_others_can_dial() {
     let error = Tcp::builder(address(&b)).build().unwrap_err().to_string();
     assert!(error.contains(&address(&b).to_string()), "{error}");
 }
+
+#[test]
+fn a_dialled_connection_without_a_hello_ends() {
+    let silent = TcpListener::bind(anywhere()).unwrap();
+    let (a, _at_a) = start(builder().dead_after(Duration::from_millis(20)));
+    let to = format!("tcp/{}", silent.local_addr().unwrap());
+    // Nothing, and half a hello.
+    for bytes in [&b""[..], &MAGIC[..4]] {
+        a.send(&to, b"lost");
+        let mut stream = silent.accept().unwrap().0;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let _ = stream.write_all(bytes);
+        assert_ended(&mut stream);
+    }
+    a.stop();
+    assert_eq!(a.stats().connections, 0);
+}
+
+#[test]
+fn any_time_is_a_time_after_which_a_connection_is_dead() {
+    let longest = || builder().dead_after(Duration::MAX);
+    let ((a, at_a), (b, at_b)) = (start(longest()), start(longest()));
+    assert_eq!(send_until(&a, &b.endpoint(), &at_b, b"there"), (a.endpoint(), b"there".to_vec()));
+    assert_eq!(send_until(&b, &a.endpoint(), &at_a, b"back"), (b.endpoint(), b"back".to_vec()));
+    let (c, _at_c) = start(builder().dead_after(Duration::ZERO));
+    let mut silent = TcpStream::connect(address(&c)).unwrap();
+    silent.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_ended(&mut silent);
+}

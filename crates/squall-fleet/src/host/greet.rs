@@ -36,6 +36,16 @@ fn receive_greeting(receiver: &mut LinkReceiver) -> io::Result<(u128, String)> {
     Ok((number, name.to_owned()))
 }
 
+/// Refuses a life that has ended, before the peer believes that this side has taken the link on (I1).
+fn refuse_ended(shared: &Shared, endpoint: &str, number: u128) -> io::Result<()> {
+    if shared.has_ended(endpoint, number) {
+        return Err(invalid(format!(
+            "a transport at {endpoint} with this number has ended: start a new one"
+        )));
+    }
+    Ok(())
+}
+
 /// Connects to the transport with this name.
 pub(super) fn connect(shared: &Shared, name: &str) -> io::Result<Fresh> {
     let (sender, mut receiver) = shared.options.connect(name)?.split();
@@ -44,8 +54,9 @@ pub(super) fn connect(shared: &Shared, name: &str) -> io::Result<Fresh> {
     if theirs != name {
         return Err(invalid(format!("the transport that listens as {name:?} calls itself {theirs:?}")));
     }
-    sender.send(CONSENT).map_err(io::Error::other)?;
     let endpoint = format!("{ENDPOINTS}{name}");
+    refuse_ended(shared, &endpoint, number)?;
+    sender.send(CONSENT).map_err(io::Error::other)?;
     Ok(Fresh { endpoint, number, sender, receiver, is_proved: true, has_consent: true })
 }
 
@@ -53,21 +64,23 @@ pub(super) fn connect(shared: &Shared, name: &str) -> io::Result<Fresh> {
 pub(super) fn accept(shared: &Shared, request: LinkRequest) -> io::Result<Fresh> {
     let (sender, mut receiver) = request.link()?.split();
     let (number, name) = receive_greeting(&mut receiver)?;
+    let endpoint = format!("{ENDPOINTS}{name}");
+    refuse_ended(shared, &endpoint, number)?;
     let is_proved = holds(&name, sender.name().pid())?;
     sender.send(&greeting(shared.number, &shared.name)).map_err(io::Error::other)?;
-    let endpoint = format!("{ENDPOINTS}{name}");
     Ok(Fresh { endpoint, number, sender, receiver, is_proved, has_consent: false })
 }
 
 /// Returns whether the process holds the name, as the kernel tells. A name without a holder is believed: no
 /// transport that lives is called so.
+///
+/// # Errors
+/// The kernel cannot tell, for example with too many open files. The process may be the holder, so it is
+/// refused, and comes again.
 fn holds(name: &str, pid: Option<u32>) -> io::Result<bool> {
     match socket::connect_to(SERVICE, socket::own_user(), name, Instant::now() + GREETING_LIMIT) {
         Ok(socket) => Ok(pid.is_some() && peer(socket.as_fd())?.pid == pid),
-        Err(error) => match error.kind() {
-            ErrorKind::ConnectionRefused => Ok(true),
-            ErrorKind::InvalidInput => Err(error),
-            _ => Ok(false),
-        },
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(true),
+        Err(error) => Err(error),
     }
 }

@@ -1,8 +1,9 @@
 //! The peers of a transport, and their links.
 //!
 //! - I1. A life is one transport at an endpoint, with a random number. It has all links with that number. It
-//!   ends with its last link. If the end of a link proves the end of the life, the receiver is told once: the
-//!   number is kept, and later links with it are refused.
+//!   ends with its last link. If the end of a link proves the end of the life, the receiver is told once:
+//!   its endpoint and number are kept, and later links with both are refused. A number alone proves nothing:
+//!   a process chooses it.
 //! - I2. A life waits for its turn. Its frames are received after an older life of its endpoint has ended,
 //!   and was told. So the end of an old life is never taken for the end of a new one.
 //! - I3. A link has one of [`LINKS_MAX`] places from the begin of its greeting to its end.
@@ -24,7 +25,7 @@ use std::os::fd::AsFd;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Numbers of ended lives that are kept.
+/// Ended lives that are kept.
 const ENDED_MAX: usize = 1024;
 /// The time after which a listener that the system refuses is tried again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -136,8 +137,8 @@ struct Peers {
     links: usize,
     /// Links that the thread has not taken yet.
     fresh: Vec<Served>,
-    /// Numbers of lives that have ended.
-    ended: VecDeque<u128>,
+    /// Lives that have ended: their endpoints and numbers.
+    ended: VecDeque<(String, u128)>,
     /// Endpoints that wait for a thread that connects.
     dials: VecDeque<String>,
     /// Threads that connect.
@@ -145,9 +146,16 @@ struct Peers {
     /// Threads that greet a process that has connected.
     accepting: usize,
     threads: Vec<thread::JoinHandle<()>>,
+    /// The thread that serves links, and runs the functions of the receiver.
+    server: Option<thread::ThreadId>,
 }
 
 impl Peers {
+    /// Returns whether the end of this life was told, or is being told.
+    fn has_ended(&self, endpoint: &str, number: u128) -> bool {
+        self.ended.iter().any(|(of, ended)| *ended == number && of == endpoint)
+    }
+
     fn forget_unused(&mut self, endpoint: &str) {
         if self.peers.get(endpoint).is_some_and(Peer::is_unused) {
             self.peers.remove(endpoint);
@@ -164,7 +172,7 @@ impl Peers {
 
     /// Takes a link on: the thread is to serve it. Returns it, if it is refused.
     fn add(&mut self, fresh: Fresh) -> Result<(), Fresh> {
-        if self.has_stopped || self.ended.contains(&fresh.number) {
+        if self.has_stopped || self.has_ended(&fresh.endpoint, fresh.number) {
             return Err(fresh);
         }
         let Fresh { endpoint, number, sender, receiver, is_proved, has_consent } = fresh;
@@ -216,6 +224,11 @@ impl Shared {
             peers: Mutex::new(Peers { listener: Some(Arc::new(listener)), ..Peers::default() }),
             changed: EventCount::new(),
         }
+    }
+
+    /// Returns whether the end of this life was told, or is being told (I1).
+    pub(super) fn has_ended(&self, endpoint: &str, number: u128) -> bool {
+        self.lock().has_ended(endpoint, number)
     }
 
     fn lock(&self) -> MutexGuard<'_, Peers> {
@@ -379,7 +392,7 @@ impl Shared {
             if peers.ended.len() == ENDED_MAX {
                 peers.ended.pop_front();
             }
-            peers.ended.push_back(number);
+            peers.ended.push_back((endpoint.clone(), number));
             drop(peers);
             // The life keeps its place meanwhile, so that no later one has its turn.
             tell(&endpoint);
@@ -404,31 +417,33 @@ impl Shared {
             let why = format!("the transport {ENDPOINTS}{} was started or stopped before", self.name);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         };
-        peers.threads.push(spawn("squall-links", serve)?);
+        let server = spawn("squall-links", serve)?;
+        peers.server = Some(server.thread().id());
+        peers.threads.push(server);
         let shared = self.clone();
         peers.threads.push(spawn("squall-accepts", move || shared.accept_all(&listener))?);
         Ok(())
     }
 
-    /// Ends all links and threads. Waits for them, unless the calling thread is one of them.
+    /// Ends all links and threads, and waits for them. The thread that serves links does not wait for itself,
+    /// and leaves its handle to a later stop by another thread.
     pub(super) fn stop(&self) {
+        let own = thread::current().id();
         let mut peers = self.lock();
         peers.has_stopped = true;
         peers.dials.clear();
-        let threads = std::mem::take(&mut peers.threads);
+        // An earlier stop may have the handles, and wait for this thread.
+        let is_own = peers.server == Some(own);
+        let threads: Vec<_> = peers.threads.extract_if(.., |thread| thread.thread().id() != own).collect();
         let listener = peers.listener.take();
         drop(peers);
         // Wakes the thread that accepts.
         let _ = listener.map(|listener| socket::shut_down(listener.as_fd()));
         self.changed.signal(u32::MAX);
         self.queue.ask(Wish::Stop);
-        let own = thread::current().id();
-        let is_own = threads.iter().any(|thread| thread.thread().id() == own);
         for thread in threads {
-            if thread.thread().id() != own {
-                // A panic was reported by the panic hook.
-                let _ = thread.join();
-            }
+            // A panic was reported by the panic hook.
+            let _ = thread.join();
         }
         let mut peers = self.lock();
         let (lives, fresh) = (std::mem::take(&mut peers.peers), std::mem::take(&mut peers.fresh));

@@ -116,8 +116,8 @@ impl Transport for HostTransport {
     }
 
     /// Ends all links and threads, and waits for them. A peer that hangs in a greeting holds it up for a few
-    /// seconds at most. If a function of the receiver calls it, the thread of the receiver ends after that.
-    /// Later calls return at once.
+    /// seconds at most. If a function of the receiver calls it, the thread of the receiver ends after that. A
+    /// later call by another thread waits for that end. Further calls return at once.
     fn stop(&self) {
         if !fork::forked() {
             self.0.stop();

@@ -1,7 +1,8 @@
 //! The parts of a link that its two halves and the thread `squall-calls` share.
 //!
-//! - I1. The state changes once, from `LIVE`. After it has changed, the thread `squall-calls` wakes all that
-//!   sleep, until they have left (`vigil/I2`).
+//! - I1. The state leaves `LIVE` once. After that, the thread `squall-calls` wakes all that sleep, until they
+//!   have left (`vigil/I2`). A fault in the last messages takes the place of `GONE`, and stays: the end of the
+//!   link is then no proof that the peer has ended.
 //! - I2. The state becomes `GONE` after the last write of the peer. So a receiver that reads `GONE`, and then
 //!   finds the ring empty, has read all messages.
 
@@ -119,6 +120,7 @@ impl Joint {
         }
     }
 
+    /// Changes the state, if it is `LIVE`.
     fn change(&self, state: u32) {
         // Release: pairs with the Acquire of `has_ended` (I2).
         let _ = self.state.compare_exchange(LIVE, state, Ordering::Release, Ordering::Relaxed);
@@ -137,7 +139,10 @@ impl Joint {
     }
 
     fn fail(&self, fault: Fault) {
-        self.change(BROKEN + fault as u32);
+        let broken = BROKEN + fault as u32;
+        self.change(broken);
+        // Release: as in `change`. The first fault stays (I1).
+        let _ = self.state.compare_exchange(GONE, broken, Ordering::Release, Ordering::Relaxed);
     }
 
     /// A half was dropped. Ends the link with the second one.
