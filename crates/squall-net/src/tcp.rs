@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The largest frame, in bytes.
 const FRAME_BYTES: usize = 1 << 20;
 
-/// Limits of [`TcpBuilder::dead_after`]. The kernel counts in milliseconds, and takes probes of 9 hours at most.
+/// Limits of [`TcpBuilder::dead_after`]. The kernel counts in milliseconds, and probes after 9 hours at most.
 const DEAD_AFTER_MIN: Duration = Duration::from_millis(1);
 const DEAD_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 

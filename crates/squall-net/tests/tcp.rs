@@ -427,7 +427,7 @@ fn a_dialled_connection_without_a_hello_ends() {
     let silent = TcpListener::bind(anywhere()).unwrap();
     let (a, _at_a) = start(builder().dead_after(Duration::from_millis(20)));
     let to = format!("tcp/{}", silent.local_addr().unwrap());
-    // Nothing, and half a hello.
+    // Without a byte, and with half a hello.
     for bytes in [&b""[..], &MAGIC[..4]] {
         a.send(&to, b"lost");
         let mut stream = silent.accept().unwrap().0;

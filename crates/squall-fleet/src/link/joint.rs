@@ -1,8 +1,8 @@
 //! The parts of a link that its two halves and the thread `squall-calls` share.
 //!
 //! - I1. The state leaves `LIVE` once. After that, the thread `squall-calls` wakes all that sleep, until they
-//!   have left (`vigil/I2`). A fault in the last messages takes the place of `GONE`, and stays: the end of the
-//!   link is then no proof that the peer has ended.
+//!   have left (`vigil/I2`). A fault in the last messages takes the place of `GONE`, and stays. The end of
+//!   the link is then no proof that the peer has ended.
 //! - I2. The state becomes `GONE` after the last write of the peer. So a receiver that reads `GONE`, and then
 //!   finds the ring empty, has read all messages.
 
