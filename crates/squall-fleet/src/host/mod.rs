@@ -29,6 +29,8 @@ mod greet;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod peers;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod retries;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod serve;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod transport;

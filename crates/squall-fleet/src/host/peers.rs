@@ -11,6 +11,7 @@
 
 use super::backlog::{Backlog, Frames, Written};
 use super::pieces::{piece_bytes, write_piece};
+use super::retries::Retries;
 use super::{ENDPOINTS, GREETS_MAX, LINKS_MAX, greet};
 use crate::link::{LinkError, LinkListener, LinkOptions, LinkReceiver, LinkRequest, LinkSender, Look};
 use crate::tasks::{Queue, Wish};
@@ -141,6 +142,8 @@ struct Peers {
     ended: VecDeque<(String, u128)>,
     /// Endpoints that wait for a thread that connects.
     dials: VecDeque<String>,
+    /// Endpoints that the latest dial did not reach.
+    retries: Retries,
     /// Threads that connect.
     connecting: usize,
     /// Threads that greet a process that has connected.
@@ -163,7 +166,10 @@ impl Peers {
     }
 
     /// Ends a dial. Frames that still wait are lost.
-    fn end_dial(&mut self, endpoint: &str) {
+    fn end_dial(&mut self, endpoint: &str, is_added: bool) {
+        if !is_added {
+            self.retries.failed(endpoint, Instant::now());
+        }
         if let Some(peer) = self.peers.get_mut(endpoint) {
             peer.dial = None;
         }
@@ -177,6 +183,9 @@ impl Peers {
         }
         let Fresh { endpoint, number, sender, receiver, is_proved, has_consent } = fresh;
         let peer = self.peers.entry(endpoint.clone()).or_default();
+        if is_proved {
+            self.retries.reached(&endpoint);
+        }
         let waits = if is_proved { peer.dial.as_mut() } else { None };
         let frames = waits.map(std::mem::take).unwrap_or_default();
         let outlet = Arc::new(Outlet::new(sender, frames));
@@ -253,7 +262,7 @@ impl Shared {
             frames.add(frame);
             return;
         }
-        if peers.links == LINKS_MAX {
+        if peers.links == LINKS_MAX || !peers.retries.may_begin(to, Instant::now()) {
             return;
         }
         peers.links += 1;
@@ -272,7 +281,7 @@ impl Shared {
             Err(_) => {
                 peers.connecting -= 1;
                 peers.links -= 1;
-                peers.end_dial(to);
+                peers.end_dial(to, false);
             }
         }
     }
@@ -284,21 +293,22 @@ impl Shared {
             let name = endpoint.strip_prefix(ENDPOINTS).unwrap_or_default();
             // Frames to an endpoint without a transport are lost. The sender learns that from silence.
             let fresh = greet::connect(self, name).ok();
-            self.add(fresh, |peers| {
-                peers.end_dial(&endpoint);
+            self.add(fresh, |peers, is_added| {
+                peers.end_dial(&endpoint, is_added);
                 next = peers.dials.pop_front();
                 peers.connecting -= usize::from(next.is_none());
             });
         }
     }
 
-    /// Ends a greeting: takes the link on, or frees its place. Calls `act` under the lock.
-    fn add(&self, fresh: Option<Fresh>, act: impl FnOnce(&mut Peers)) {
+    /// Ends a greeting: takes the link on, or frees its place. Calls `act` under the lock, with
+    /// whether the link was taken on.
+    fn add(&self, fresh: Option<Fresh>, act: impl FnOnce(&mut Peers, bool)) {
         let mut peers = self.lock();
         let added = fresh.map(|fresh| peers.add(fresh));
         let is_added = matches!(added, Some(Ok(())));
         peers.links -= usize::from(!is_added);
-        act(&mut peers);
+        act(&mut peers, is_added);
         drop(peers);
         if is_added {
             self.queue.wake_idle();
@@ -345,7 +355,7 @@ impl Shared {
         let shared = self.clone();
         let accepts = move || {
             let fresh = greet::accept(&shared, request).ok();
-            shared.add(fresh, |peers| peers.accepting -= 1);
+            shared.add(fresh, |peers, _| peers.accepting -= 1);
             shared.changed.signal(1);
         };
         // Without a thread the process is refused. Under the lock, so that a stop finds the thread.

@@ -13,8 +13,9 @@ use std::io;
 
 /// Carries frames between the processes of one machine, over [links](crate::Link). Linux only.
 ///
-/// Its endpoint is `host/NAME`. The first frame to an endpoint makes a thread connect to it. A link serves
-/// both sides. Only processes of the same user are taken on.
+/// Its endpoint is `host/NAME`. The first frame to an endpoint makes a thread connect to it. If that fails,
+/// the frames that wait are lost, and so are those in a pause of 10 ms to 1 s after it. A link serves both
+/// sides. Only processes of the same user are taken on.
 ///
 /// The receiver learns of the end of a peer once, after all frames of it: when its process has ended, by any
 /// signal, or when it has stopped its transport. A peer ends a link for no other reason, unless this side
