@@ -87,8 +87,10 @@ impl std::error::Error for Fate {}
 
 /// The nodes and services of a name, and the distance of each.
 pub(crate) trait Lookup {
-    /// Returns the entry of a name, if it is known. Asks for it otherwise.
-    fn entry(&mut self, name: NameAlias) -> Option<Entry>;
+    /// Asks for the entry of a name, if it is not known, or out of date.
+    fn want(&mut self, name: NameAlias);
+    /// Returns the entry of a name, if it is known.
+    fn entry(&self, name: NameAlias) -> Option<&Entry>;
     /// Marks the entry as out of date.
     fn doubt(&mut self, name: NameAlias);
     /// 0: this node, 1: this machine, 2: another one.

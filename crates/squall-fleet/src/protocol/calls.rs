@@ -236,6 +236,7 @@ impl Client {
             // No answer came to the last one.
             lookup.doubt(alias);
         }
+        lookup.want(alias);
         let Some(entry) = lookup.entry(alias) else { return self.wait(id, now + PAUSE) };
         let Some(call) = self.calls.get_mut(&id) else { return };
         call.found = true;
@@ -268,7 +269,7 @@ impl Client {
                     call.uncertain = true;
                     self.forget_attempts(sent);
                 }
-                match self.choose(alias, &entry, lookup) {
+                match self.choose(alias, entry, lookup) {
                     Some((node, service)) => (Key { name: alias, part: Part::Service(service) }, Some(node)),
                     None => return self.wait(id, now + PAUSE),
                 }

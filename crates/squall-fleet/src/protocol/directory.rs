@@ -186,6 +186,10 @@ impl Directory {
         Some((name, self.names.get(name)?))
     }
 
+    pub(crate) fn shard(&self, name: NameAlias, shard: u32) -> Option<&Shard> {
+        self.entry(name)?.1.shards.get(shard as usize)
+    }
+
     pub(crate) fn names(&self) -> impl Iterator<Item = (&Name, &Entry)> {
         self.names.iter()
     }

@@ -155,8 +155,7 @@ impl Core {
 
     /// Returns whether this node may run the calls of a shard now.
     pub(crate) fn owns(&self, now: Time, name: NameAlias, shard: u32) -> bool {
-        let entry = self.group.directory.entry(name);
-        let state = entry.and_then(|(_, entry)| entry.shards.get(shard as usize));
+        let state = self.group.directory.shard(name, shard);
         Guard::LeaseToRun.or(self.group.may_serve(now))
             && state.is_some_and(|state| {
                 let local = self.serving.shards.get(&(name, shard));
@@ -252,11 +251,13 @@ impl Core {
 
     /// Returns whether results of a key may leave this node: without a lease, another node may own the state.
     fn answers(&self, now: Time, key: Key) -> bool {
-        let entry = self.group.directory.entry(key.name).map(|(_, entry)| entry);
+        let directory = &self.group.directory;
         match key.part {
-            Part::Service(_) => entry.is_none_or(|entry| entry.several) || self.group.may_serve(now),
+            Part::Service(_) => {
+                directory.entry(key.name).is_none_or(|(_, entry)| entry.several) || self.group.may_serve(now)
+            }
             Part::Shard(shard) => {
-                let owner = entry.and_then(|entry| entry.shards.get(shard as usize)?.owner);
+                let owner = directory.shard(key.name, shard).and_then(|state| state.owner);
                 owner == Some(self.group.me) && self.group.may_serve(now)
             }
         }
@@ -551,9 +552,7 @@ impl Core {
                 client.answered(now, from, session, number, answer, &mut names);
             }
             Body::Handover { name, shard, epoch, piece, pieces, bytes } => {
-                let entry = self.group.directory.entry(name);
-                let state = entry.and_then(|(_, entry)| entry.shards.get(shard as usize)).copied();
-                let expected = state.is_some_and(|state| {
+                let expected = self.group.directory.shard(name, shard).is_some_and(|state| {
                     state.epoch == epoch && state.target == Some(self.group.me) && state.owner == Some(from)
                 });
                 if expected && self.serving.take_piece((name, shard), epoch, piece, pieces, &bytes) {

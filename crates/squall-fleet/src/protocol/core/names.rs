@@ -41,15 +41,18 @@ pub(super) struct Names<'a> {
 }
 
 impl Lookup for Names<'_> {
-    fn entry(&mut self, name: NameAlias) -> Option<Entry> {
-        if self.group.is_member() {
-            return self.group.directory.entry(name).map(|(_, entry)| entry.clone());
-        }
-        let entry = self.known.entries.get(&name);
-        if entry.is_none_or(|(_, doubted)| *doubted) {
+    fn want(&mut self, name: NameAlias) {
+        let doubted = |(_, doubted): &(Entry, bool)| *doubted;
+        if !self.group.is_member() && self.known.entries.get(&name).is_none_or(doubted) {
             self.known.asked.entry(name).or_insert(0);
         }
-        entry.map(|(entry, _)| entry.clone())
+    }
+
+    fn entry(&self, name: NameAlias) -> Option<&Entry> {
+        if self.group.is_member() {
+            return self.group.directory.entry(name).map(|(_, entry)| entry);
+        }
+        self.known.entries.get(&name).map(|(entry, _)| entry)
     }
 
     fn doubt(&mut self, name: NameAlias) {

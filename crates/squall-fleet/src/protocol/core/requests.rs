@@ -57,7 +57,7 @@ impl Core {
     fn next_request(&mut self, now: Time) -> Option<(Option<u64>, Request)> {
         let directory = &self.group.directory;
         let arrived = self.serving.incoming.iter().find(|((name, shard), incoming)| {
-            let state = directory.entry(*name).and_then(|(_, entry)| entry.shards.get(*shard as usize));
+            let state = directory.shard(*name, *shard);
             let current =
                 |state: &Shard| state.epoch == incoming.epoch && state.target == Some(self.group.me);
             incoming.is_complete() && state.is_some_and(current)

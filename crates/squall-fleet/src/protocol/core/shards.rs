@@ -13,9 +13,7 @@ impl Core {
     pub(super) fn settle_shards(&mut self, now: Time) {
         let me = self.group.me;
         let directory = &self.group.directory;
-        let state = |name: NameAlias, shard: u32| {
-            directory.entry(name).and_then(|(_, entry)| entry.shards.get(shard as usize)).copied()
-        };
+        let state = |name: NameAlias, shard: u32| directory.shard(name, shard).copied();
         // Shards that went away, or began with a new state.
         let local = self.serving.shards.iter();
         let gone: Vec<(NameAlias, u32)> = local
@@ -56,7 +54,7 @@ impl Core {
         }
         let directory = &self.group.directory;
         self.serving.incoming.retain(|(name, shard), incoming| {
-            let state = directory.entry(*name).and_then(|(_, entry)| entry.shards.get(*shard as usize));
+            let state = directory.shard(*name, *shard);
             state.is_some_and(|state| state.target == Some(me) && state.epoch == incoming.epoch)
         });
         self.hand_over(now);
@@ -67,7 +65,7 @@ impl Core {
         let directory = &self.group.directory;
         let mut frames = Vec::new();
         for ((name, shard), local) in &mut self.serving.shards {
-            let state = directory.entry(*name).and_then(|(_, entry)| entry.shards.get(*shard as usize));
+            let state = directory.shard(*name, *shard);
             let Some(state) = state.filter(|state| state.target.is_some()) else {
                 // The move was given up: it serves again.
                 local.handover = None;
