@@ -42,7 +42,6 @@ pub(super) struct State {
     last_ticket: u64,
     /// The next tick that the timer thread knows of.
     tick_at: Time,
-    pub(super) joined: bool,
     pub(super) left: bool,
     /// The transport is stopped.
     closed: bool,
@@ -109,7 +108,6 @@ impl Driver {
             shows: Vec::new(),
             last_ticket: 0,
             tick_at: Time::MAX,
-            joined: false,
             left: false,
             closed: false,
         };
@@ -196,11 +194,7 @@ impl Driver {
                     deeds.push(Deed::Show(giver, (leader, directory.clone())));
                 }
             }
-            Output::Joined => {
-                state.joined = true;
-                self.changed.notify_all();
-            }
-            Output::Expelled => state.joined = false,
+            Output::Joined => self.changed.notify_all(),
             Output::Left => {
                 state.left = true;
                 self.changed.notify_all();

@@ -316,7 +316,7 @@ impl Node {
     /// # Errors
     /// The time is over.
     pub fn wait_joined(&self, limit: Duration) -> Result<(), RequestError> {
-        let joined = self.0.wait(limit, |state| state.joined || state.left);
+        let joined = self.0.wait(limit, |state| state.core.group().is_member() || state.left);
         if joined && !self.0.state().left { Ok(()) } else { Err(RequestError::TimedOut) }
     }
 

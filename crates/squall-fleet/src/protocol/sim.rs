@@ -285,7 +285,6 @@ impl World {
                     self.called(node, call, result);
                 }
                 Output::Requested { .. } | Output::Joined | Output::Shown { .. } => {}
-                Output::Expelled => {}
                 Output::Left => self.nodes[node].left = true,
             }
         }

@@ -706,7 +706,6 @@ impl Core {
         self.settled = Position::default();
         self.was_member = false;
         self.join_at = now;
-        self.outputs.push_back(Output::Expelled);
         if self.leaves {
             self.end();
         }

@@ -59,8 +59,6 @@ pub(crate) enum Output {
         directory: Directory,
     },
     Joined,
-    /// The node was removed, and begins again as another one.
-    Expelled,
     /// The node has left, or its group has ended.
     Left,
 }
