@@ -271,8 +271,11 @@ impl<'a> Round<'a> {
             events.post(vp, (poster, number, books.token().0)).is_ok()
         };
         let (post_here, count_there) = (post.clone(), rng.below(2 * EVENTS_MAX as u64));
+        // The end of the round waits for the token, and so for the events that this call posts.
+        let (token, _) = self.books.token();
         if let Some(there) = random_vp(rng)
             && let Ok(call) = ship(there, move || {
+                token.note_run();
                 (1..=count_there).for_each(|event| {
                     post(&shared, 1, event);
                 });
@@ -289,15 +292,20 @@ impl<'a> Round<'a> {
     /// Waits for the calls that go on without their senders, and checks the books.
     pub(super) fn end(&self) -> Result<(), Violation> {
         let began = Instant::now();
-        while self.books.living() > 0 && began.elapsed() < WITHIN && self.books.violation().is_none() {
-            thread::sleep(Duration::from_micros(100));
-        }
-        match (self.books.violation(), self.books.living()) {
-            (Some(violation), _) => Err(Violation(violation)),
-            (None, 0) => Ok(()),
-            (None, living) => {
-                Err(Violation(format!("{living} calls were never dropped, {WITHIN:?} after the end")))
+        loop {
+            // A call that makes tokens holds one meanwhile. So after the last one there are no more.
+            let living = self.books.living();
+            if let Some(violation) = self.books.violation() {
+                return Err(Violation(violation));
             }
+            if living == 0 {
+                return Ok(());
+            }
+            if began.elapsed() >= WITHIN {
+                let what = format!("{living} calls were never dropped, {WITHIN:?} after the end");
+                return Err(Violation(what));
+            }
+            thread::sleep(Duration::from_micros(100));
         }
     }
 }
