@@ -75,6 +75,11 @@ pub enum CapabilityError {
         /// The mailbox.
         mailbox: Alias,
     },
+    /// The mailbox has this capability already.
+    Exists {
+        /// The mailbox.
+        mailbox: Alias,
+    },
 }
 
 impl fmt::Display for CapabilityError {
@@ -87,6 +92,9 @@ impl fmt::Display for CapabilityError {
             ),
             CapabilityError::InvalidAlias { mailbox } => {
                 write!(f, "mailbox {mailbox} gets no capability, since its owner has dropped it")
+            }
+            CapabilityError::Exists { mailbox } => {
+                write!(f, "mailbox {mailbox} has this capability already; remove it to change its label")
             }
         }
     }

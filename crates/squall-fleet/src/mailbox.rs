@@ -347,12 +347,48 @@ impl Capabilities {
     }
 
     fn add_as(&self, label: u64, once: bool) -> Result<Capability, CapabilityError> {
-        let (capability, mailbox) = (Capability::random(), self.0.alias);
+        let capability = Capability::random();
+        self.grant(capability, label, once)?;
+        Ok(capability)
+    }
+
+    fn grant(&self, capability: Capability, label: u64, once: bool) -> Result<(), CapabilityError> {
+        let mailbox = self.0.alias;
         match self.0.grant(capability, label, once) {
-            true => Ok(capability),
+            true => Ok(()),
             false if self.0.has_ended() => Err(CapabilityError::InvalidAlias { mailbox }),
+            false if self.0.has(capability) => Err(CapabilityError::Exists { mailbox }),
             false => Err(CapabilityError::TooMany { mailbox, limit: LANES_MAX }),
         }
+    }
+
+    pub(crate) fn post(&self) -> &Arc<Post> {
+        &self.0
+    }
+
+    /// Adds a capability that another mailbox has, or had. Its holders can then send to this one, too.
+    ///
+    /// A mailbox that takes over from another one needs its capabilities: see
+    /// [`Node::serve_mailbox`](crate::Node::serve_mailbox).
+    ///
+    /// # Errors
+    /// [`CapabilityError`]: if there are 4,032 capabilities and lanes already, or the mailbox has the
+    /// capability.
+    ///
+    /// # Example
+    /// ```
+    /// use squall::fleet::{CapabilityError, Mailbox};
+    ///
+    /// let (old, new) = (Mailbox::new(), Mailbox::new());
+    /// let key = old.add_capability()?;
+    /// new.capabilities().add_existing(key, 0)?;
+    /// new.sender(key)?.send(b"as before")?;
+    /// let again = new.capabilities().add_existing(key, 0);
+    /// assert!(matches!(again, Err(CapabilityError::Exists { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_existing(&self, capability: Capability, label: u64) -> Result<(), CapabilityError> {
+        self.grant(capability, label, false)
     }
 
     /// Removes a capability. No message that is sent with it afterwards is accepted; those that were accepted

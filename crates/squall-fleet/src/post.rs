@@ -12,6 +12,9 @@ use squall_sys::sync::handed::Handed;
 use squall_sys::sync::{Arc, Mutex, MutexGuard, lock};
 use std::collections::HashMap;
 
+/// In place of a cluster: any lane of the capability, the first one if there are several.
+pub(crate) const ANY_CLUSTER: usize = usize::MAX;
+
 /// The lanes of senders of this process.
 pub(crate) type OwnLane = Lane<Box<[Handed]>>;
 
@@ -131,10 +134,11 @@ impl Post {
         self.table().capabilities.contains_key(&capability)
     }
 
-    /// Adds a capability. Returns false if there are too many.
+    /// Adds a capability. Returns false if there are too many, or the mailbox has it.
     pub(crate) fn grant(&self, capability: Capability, label: u64, once: bool) -> bool {
         let mut table = self.table();
-        if table.ended || !table.has_number_below(LANES_MAX) {
+        let known = table.capabilities.contains_key(&capability);
+        if table.ended || known || !table.has_number_below(LANES_MAX) {
             return false;
         }
         table.laneless += 1;
@@ -156,7 +160,8 @@ impl Post {
         true
     }
 
-    /// Returns the way of a sender of this cluster, and makes its lane at first use.
+    /// Returns the way of a sender of this cluster, and makes its lane at first use. With [`ANY_CLUSTER`],
+    /// all ways of a capability are one lane, so their messages have one order.
     pub(crate) fn route(&self, capability: Capability, cluster: usize) -> Result<Route, NoRoute> {
         let mut guard = self.table();
         let table = &mut *guard;
@@ -167,7 +172,8 @@ impl Post {
         let may_share = !table.has_number_below(LANES_MAX / 2);
         let granted = table.capabilities.get_mut(&capability).ok_or(NoRoute::Permissions)?;
         // A second lane of a capability for one message would take a second message.
-        let found = granted.lanes.iter().find(|(of, _)| *of == cluster || granted.once);
+        let found =
+            granted.lanes.iter().find(|(of, _)| [*of, ANY_CLUSTER].contains(&cluster) || granted.once);
         // Without a number left, the senders of this cluster use the lane of another one.
         let found = found.or_else(|| granted.lanes.first().filter(|_| may_share));
         if let Some((_, route)) = found {
