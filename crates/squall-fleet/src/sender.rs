@@ -2,7 +2,7 @@
 
 use crate::blocking;
 use crate::lane::{Refused, Sent};
-use crate::post::{NoRoute, Post, Route};
+use crate::post::{ANY_CLUSTER, NoRoute, Post, Route};
 use crate::registry;
 use crate::{Alias, Capability, SendError};
 use squall_machine::park::time_left;
@@ -83,6 +83,14 @@ impl Sender {
         if sender.post.has(capability) { Ok(sender) } else { Err(sender.closed()) }
     }
 
+    /// Makes a sender that shares one lane, and so one order, with all others made by this function with the
+    /// capability.
+    pub(crate) fn in_order(post: Arc<Post>, capability: Capability) -> Result<Sender, SendError> {
+        let sender = Sender { post, capability, route: OnceLock::new() };
+        sender.take_lane(ANY_CLUSTER)?;
+        Ok(sender)
+    }
+
     /// Returns the alias of the mailbox.
     pub fn mailbox(&self) -> Alias {
         self.post.alias
@@ -154,7 +162,10 @@ impl Sender {
     /// Takes a lane, at the first message.
     #[cold]
     fn find_route(&self) -> Result<&Route, SendError> {
-        let cluster = machine().clusters(self.post.lane_per).cluster_of(Vp::current()).index();
+        self.take_lane(machine().clusters(self.post.lane_per).cluster_of(Vp::current()).index())
+    }
+
+    fn take_lane(&self, cluster: usize) -> Result<&Route, SendError> {
         let route = self.post.route(self.capability, cluster).map_err(|no_route| match no_route {
             NoRoute::Permissions => SendError::Permissions { mailbox: self.post.alias },
             NoRoute::Ended => SendError::InvalidAlias { mailbox: self.post.alias },

@@ -11,6 +11,7 @@
 //!
 //! Cost: two locks and the machine's maps for each call, beside the transport.
 
+use super::mailboxes::ServedMailbox;
 use super::service::{Service, ServiceCall, ShardService};
 use super::workers::Workers;
 use crate::handover::{Giver, Taker, handover};
@@ -31,6 +32,7 @@ type Result<T, E = Fate> = std::result::Result<T, E>;
 pub(super) enum Kind {
     Plain(Arc<dyn Service>),
     Sharded(Arc<dyn ShardService>),
+    Mailbox(Arc<ServedMailbox>),
 }
 
 pub(super) struct State {
@@ -84,12 +86,28 @@ impl Clock {
     }
 }
 
+/// A call that a service is to run.
+struct Begun {
+    run: RunId,
+    shard: Option<u32>,
+    client: NodeId,
+    method: u64,
+    body: Vec<u8>,
+}
+
 /// Work after the lock.
 enum Deed {
     Send { to: String, frame: Vec<u8> },
     Complete(Giver<Result<Vec<u8>>>, Result<Vec<u8>>),
     Decide(Giver<Result<(), Refusal>>, Result<(), Refusal>),
     Show(Giver<(Option<NodeId>, Directory)>, (Option<NodeId>, Directory)),
+}
+
+impl State {
+    /// Returns a service of this node.
+    pub(super) fn service(&self, number: u64) -> Option<&Kind> {
+        self.services.get(&number)
+    }
 }
 
 impl Driver {
@@ -117,6 +135,11 @@ impl Driver {
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state, "the state of a node")
+    }
+
+    /// Returns the time of the machine.
+    pub(super) fn now(&self) -> Time {
+        self.clock.now()
     }
 
     /// Gives the machine an event, and executes its outputs.
@@ -152,10 +175,14 @@ impl Driver {
         match output {
             Output::Send { to, frame } => deeds.push(Deed::Send { to, frame }),
             Output::Run { run, service, shard, client, method, body } => {
-                let lane = shard.map(|shard| (service, shard));
                 let kind = state.services.get(&service).cloned();
+                let lane = match &kind {
+                    Some(Kind::Mailbox(mailbox)) => Some(mailbox.lane()),
+                    _ => shard.map(|shard| (service, shard)),
+                };
                 let driver = self.clone();
-                let work = move || driver.run(run, kind, shard, client, method, &body);
+                let call = Begun { run, shard, client, method, body };
+                let work = move || driver.run(kind, &call);
                 self.workers.add(lane, Box::new(work));
             }
             Output::Create { service, shard } => {
@@ -216,15 +243,8 @@ impl Driver {
     }
 
     /// Runs a call of a service, and gives the machine its result. A panic drops the call.
-    fn run(
-        self: &Arc<Self>,
-        run: RunId,
-        kind: Option<Kind>,
-        shard: Option<u32>,
-        client: NodeId,
-        method: u64,
-        body: &[u8],
-    ) {
+    fn run(self: &Arc<Self>, kind: Option<Kind>, begun: &Begun) {
+        let Begun { run, shard, client, method, ref body } = *begun;
         if !self.drive(|state, now| state.core.may_start(now, run)) {
             return;
         }
@@ -233,6 +253,7 @@ impl Driver {
         end.result = match (kind, shard) {
             (Some(Kind::Plain(service)), None) => service.call(call),
             (Some(Kind::Sharded(service)), Some(shard)) => service.call(shard, call),
+            (Some(Kind::Mailbox(mailbox)), None) => mailbox.deliver(self, method, body),
             _ => None,
         };
     }

@@ -1,11 +1,13 @@
 //! Nodes: the members of a group, and its visitors.
 
 mod driver;
+mod mailboxes;
 mod objects;
 mod service;
 mod show;
 mod workers;
 
+pub use self::mailboxes::{NamedSendError, NamedSender};
 pub use self::objects::{ExportError, NodeImportError};
 pub use self::service::{Service, ServiceCall, ShardService};
 pub use self::show::{GroupInfo, MemberInfo, ServiceInfo, ShardInfo};
@@ -361,12 +363,24 @@ impl Node {
         shards: u32,
         kind: Kind,
     ) -> Result<NameCapability, RequestError> {
+        let capability = NameCapability { name: name.clone(), key: random() };
+        self.register_with(capability, parent, options, shards, kind)
+    }
+
+    /// Registers a service with this capability.
+    fn register_with(
+        &self,
+        capability: NameCapability,
+        parent: &NameCapability,
+        options: NameOptions,
+        shards: u32,
+        kind: Kind,
+    ) -> Result<NameCapability, RequestError> {
         // A random number: no other service of the group has it.
-        let (service, key) = (random() as u64 | 1, random());
+        let service = random() as u64 | 1;
         self.0.add_service(service, kind);
         let NameOptions { several, stateless } = options;
-        let name = name.clone();
-        let capability = NameCapability { name: name.clone(), key };
+        let NameCapability { name, key } = capability.clone();
         let registration = Registration {
             name,
             service,

@@ -132,7 +132,7 @@ impl Workers {
 
     /// Returns the number of threads.
     #[cfg(test)]
-    fn threads(&self) -> usize {
+    pub(super) fn threads(&self) -> usize {
         state(&self.0).threads
     }
 }

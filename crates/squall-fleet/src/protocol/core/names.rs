@@ -1,7 +1,7 @@
 //! Names and endpoints of other nodes, as a node knows them.
 
 use super::{ANY, Core};
-use crate::protocol::answer::Lookup;
+use crate::protocol::answer::{Key, Lookup, Part};
 use crate::protocol::directory::Entry;
 use crate::protocol::frame::Body;
 use crate::protocol::group::Group;
@@ -90,6 +90,15 @@ impl Core {
         let address = |node: NodeId| members.get(&node).map(|m| (node, m.endpoint.clone(), m.host));
         let nodes = nodes.into_iter().filter_map(address).collect();
         self.send(from, Body::Resolved { name, entry, nodes });
+    }
+
+    /// Returns the service that this node runs under a name now, if there is one alone.
+    pub(crate) fn service_here(&self, now: Time, name: NameAlias) -> Option<u64> {
+        let (_, entry) = self.group.directory.entry(name)?;
+        let mut here = entry.places.iter().filter(|place| place.node == self.group.me);
+        let service = here.next()?.service;
+        let key = Key { name, part: Part::Service(service) };
+        (here.next().is_none() && self.serves(now, key)).then_some(service)
     }
 
     /// The endpoints of seeds, and of members that other members have named.

@@ -1,0 +1,323 @@
+//! Mailboxes under the names of a group.
+
+use squall_fleet::{
+    Capability, Fate, GroupKey, LocalNetwork, Mailbox, Name, NameCapability, NameOptions, NamedSendError,
+    Node, NodeBuilder, ServiceCall,
+};
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// No test waits so long unless it fails.
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(20);
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+struct Group {
+    network: LocalNetwork,
+    key: GroupKey,
+    nodes: Vec<Node>,
+    root: NameCapability,
+}
+
+impl Group {
+    fn new(members: usize) -> Group {
+        let (network, key) = (LocalNetwork::new(), GroupKey::random());
+        let (first, root) = NodeBuilder::new(key).found(network.bind("0").unwrap(), &[]).unwrap();
+        let mut group = Group { network, key, nodes: vec![first], root };
+        for index in 1..members {
+            let transport = group.network.bind(&index.to_string()).unwrap();
+            let node = NodeBuilder::new(key).join(transport, &["local/0"]).unwrap();
+            node.wait_joined(LONG).unwrap();
+            group.nodes.push(node);
+        }
+        group
+    }
+
+    fn visitor(&self, name: &str) -> Node {
+        let seeds: Vec<String> = self.nodes.iter().map(Node::endpoint).collect();
+        let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
+        NodeBuilder::new(self.key).visit(self.network.bind(name).unwrap(), &seeds).unwrap()
+    }
+
+    fn serve(&self, node: usize, at: &Name, options: NameOptions, mailbox: &Mailbox) -> NameCapability {
+        self.nodes[node].serve_mailbox(at, &self.root, options, &mailbox.capabilities()).unwrap()
+    }
+}
+
+fn received(mailbox: &mut Mailbox) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| mailbox.receive().map(|message| message.to_vec())).collect()
+}
+
+#[test]
+fn each_node_sends_to_a_mailbox_by_its_name_in_order() {
+    let group = Group::new(3);
+    let (at, mut mailbox) = (name("/log"), Mailbox::new());
+    group.serve(1, &at, NameOptions::new(), &mailbox);
+    let visitor = group.visitor("visitor");
+    for (label, node) in group.nodes.iter().chain([&visitor]).enumerate() {
+        let capability = mailbox.add_labelled(label as u64).unwrap();
+        let mut sender = node.sender(&at, capability);
+        for n in 0..50_u64 {
+            sender.try_send(&n.to_le_bytes(), LONG).unwrap();
+        }
+        for n in 0..50_u64 {
+            let message = mailbox.receive().unwrap();
+            assert_eq!((message.label(), &*message), (label as u64, &n.to_le_bytes()[..]));
+        }
+    }
+    assert!(mailbox.receive().is_none());
+}
+
+#[test]
+fn each_failure_of_a_message_has_its_error() {
+    let group = Group::new(2);
+    let at = name("/log");
+    let mailbox = Mailbox::builder().lane_bytes(64).build();
+    let key = mailbox.add_capability().unwrap();
+    let once = mailbox.add_single_use(0).unwrap();
+    let served = group.serve(0, &at, NameOptions::new(), &mailbox);
+    group.nodes[0]
+        .serve(&name("/echo"), &group.root, NameOptions::new(), |call: ServiceCall<'_>| {
+            Some(call.body.to_vec())
+        })
+        .unwrap();
+    // The first node has the straight way, the second one sends frames.
+    for node in &group.nodes {
+        let error = |sender: &mut squall_fleet::NamedSender, message: &[u8]| {
+            let error = sender.try_send(message, LONG).unwrap_err();
+            assert!(!error.may_have_arrived(), "{error}");
+            error
+        };
+        let forged = Capability::from_bytes([7; 16]);
+        let mut forger = node.sender(&at, forged);
+        assert_eq!(error(&mut forger, b"x"), NamedSendError::Permissions { name: at.clone() });
+        let mut sender = node.sender(&at, key);
+        let largest = mailbox.largest_message();
+        let too_large = NamedSendError::NoSpace { name: at.clone(), largest };
+        assert_eq!(error(&mut sender, &vec![0; largest + 1]), too_large);
+        let mut echo = node.sender(&name("/echo"), key);
+        assert_eq!(error(&mut echo, b"x"), NamedSendError::NoMailbox { name: name("/echo") });
+        let missing = name("/missing");
+        let not_found = node.sender(&missing, key).try_send(b"x", SHORT).unwrap_err();
+        assert_eq!(not_found, NamedSendError::NotFound { name: missing });
+        assert!(not_found.is_passing());
+    }
+    // A frame has less room than the messages that a sender may try.
+    let huge = vec![0; 2 << 20];
+    let refused = group.nodes[1].sender(&at, key).try_send(&huge, LONG).unwrap_err();
+    assert!(matches!(refused, NamedSendError::NoSpace { largest, .. } if largest < 1 << 20), "{refused}");
+    // A capability for one message, by any node.
+    group.nodes[1].sender(&at, once).try_send(b"x", LONG).unwrap();
+    for node in &group.nodes {
+        let again = node.sender(&at, once).try_send(b"x", LONG).unwrap_err();
+        assert_eq!(again, NamedSendError::Permissions { name: at.clone() });
+    }
+    // Revoked while a sender uses it.
+    let mut senders: Vec<_> = group.nodes.iter().map(|node| node.sender(&at, key)).collect();
+    senders.iter_mut().for_each(|sender| sender.try_send(b"x", LONG).unwrap());
+    assert!(mailbox.remove_capability(key));
+    for sender in &mut senders {
+        let revoked = sender.try_send(b"x", LONG).unwrap_err();
+        assert_eq!(revoked, NamedSendError::Permissions { name: at.clone() });
+    }
+    // The name ends, by the capability of the service.
+    group.nodes[1].end_service(&served).unwrap();
+    let not_found = group.nodes[1].sender(&at, key).try_send(b"x", SHORT).unwrap_err();
+    assert_eq!(not_found, NamedSendError::NotFound { name: at });
+}
+
+#[test]
+fn a_full_mailbox_says_retry_and_keeps_its_order() {
+    let group = Group::new(2);
+    let at = name("/log");
+    let mut mailbox = Mailbox::builder().lane_bytes(128).build();
+    let key = mailbox.add_capability().unwrap();
+    group.serve(0, &at, NameOptions::new(), &mailbox);
+    for node in &group.nodes {
+        let mut sender = node.sender(&at, key);
+        let mut accepted = Vec::new();
+        let refused = loop {
+            let message = (accepted.len() as u64).to_le_bytes();
+            match sender.try_send(&message, LONG) {
+                Ok(()) => accepted.push(message.to_vec()),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused, NamedSendError::Retry { name: at.clone() });
+        assert!(!accepted.is_empty() && refused.is_passing());
+        // The second attempt waits for room, which comes with the receiver.
+        std::thread::scope(|threads| {
+            let late = threads.spawn(move || sender.send(b"late", LONG).map(|()| sender));
+            let mut got = Vec::new();
+            while got.len() <= accepted.len() {
+                mailbox.wait().block();
+                got.extend(received(&mut mailbox));
+            }
+            accepted.push(b"late".to_vec());
+            assert_eq!(got, accepted);
+            late.join().unwrap().unwrap();
+        });
+    }
+}
+
+/// Sends numbers while the mailbox moves between the members. Each accepted number is received once, and in
+/// order; a number of unknown fate at most once.
+#[test]
+fn a_mailbox_moves_while_a_client_sends() {
+    const MOVES: usize = 6;
+    let group = Group::new(3);
+    let at = name("/log");
+    let key = {
+        let mailbox = Mailbox::new();
+        mailbox.add_capability().unwrap()
+    };
+    let fresh = || {
+        let mailbox = Mailbox::builder().lane_bytes(1 << 20).build();
+        mailbox.capabilities().add_existing(key, 0).unwrap();
+        mailbox
+    };
+    let clients = [group.visitor("visitor"), group.visitor("other")];
+    let mut mailbox = fresh();
+    let mut served = group.serve(0, &at, NameOptions::new(), &mailbox);
+    let (stop, stopped) = (&std::sync::atomic::AtomicBool::new(false), std::sync::atomic::Ordering::SeqCst);
+    let mut got = Vec::new();
+    let books: Vec<(Vec<u64>, Vec<u64>)> = std::thread::scope(|threads| {
+        // One client is a member, so its way changes between straight and by calls.
+        let senders = clients.iter().chain([&group.nodes[0]]).map(|node| node.sender(&at, key));
+        let clients: Vec<_> = (0..)
+            .zip(senders)
+            .map(|(client, mut sender): (u64, _)| {
+                threads.spawn(move || {
+                    let (mut accepted, mut unknown) = (Vec::new(), Vec::new());
+                    let mut number = client << 32;
+                    while !stop.load(stopped) {
+                        number += 1;
+                        match sender.send(&number.to_le_bytes(), LONG) {
+                            Ok(()) => accepted.push(number),
+                            Err(error) => {
+                                assert!(error.may_have_arrived(), "{error}");
+                                unknown.push(number);
+                            }
+                        }
+                    }
+                    (accepted, unknown)
+                })
+            })
+            .collect();
+        for turn in 1..=MOVES {
+            // Messages of all clients come between two moves.
+            let mut seen = HashSet::new();
+            while seen.len() < clients.len() {
+                mailbox.wait().block();
+                let messages = received(&mut mailbox);
+                seen.extend(messages.iter().map(|message| message[4]));
+                got.extend(messages);
+            }
+            let (old, target) = (turn - 1, turn % group.nodes.len());
+            group.nodes[old % group.nodes.len()].end_service(&served).unwrap();
+            let old = std::mem::replace(&mut mailbox, fresh());
+            got.extend(old.end().into_iter().map(|(_, message)| message));
+            served = group.serve(target, &at, NameOptions::new(), &mailbox);
+        }
+        stop.store(true, stopped);
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    got.extend(received(&mut mailbox));
+    let got: Vec<u64> = got.iter().map(|m| u64::from_le_bytes(m[..].try_into().unwrap())).collect();
+    for (client, (accepted, unknown)) in (0_u64..).zip(&books) {
+        let own: Vec<u64> = got.iter().copied().filter(|number| number >> 32 == client).collect();
+        assert!(own.is_sorted_by(|a, b| a < b), "client {client}: out of order, or twice");
+        let own: HashSet<u64> = own.into_iter().collect();
+        assert!(accepted.iter().all(|number| own.contains(number)), "client {client}: lost");
+        let known: HashSet<u64> = accepted.iter().chain(unknown).copied().collect();
+        assert!(own.is_subset(&known), "client {client}: received and refused");
+    }
+}
+
+#[test]
+fn a_sender_finds_the_next_mailbox_after_a_death() {
+    let mut group = Group::new(3);
+    let at = name("/log");
+    let mut mailboxes = [Mailbox::new(), Mailbox::new()];
+    let key = mailboxes[0].add_capability().unwrap();
+    mailboxes[1].capabilities().add_existing(key, 0).unwrap();
+    group.serve(2, &at, NameOptions::new(), &mailboxes[0]);
+    let visitor = group.visitor("visitor");
+    let mut sender = visitor.sender(&at, key);
+    sender.try_send(b"before", LONG).unwrap();
+    // As a death: the others are not told.
+    drop(group.nodes.remove(2));
+    let during = sender.try_send(b"during", Duration::from_millis(50)).unwrap_err();
+    assert!(during.may_have_arrived(), "{during}");
+    // The name is free once the others have removed the dead node.
+    while group.nodes[1]
+        .serve_mailbox(&at, &group.root, NameOptions::new(), &mailboxes[1].capabilities())
+        .is_err()
+    {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // The first message may still be for the dead node.
+    if let Err(lost) = sender.send(b"lost", LONG) {
+        assert_eq!(lost, NamedSendError::Unknown { name: at.clone(), fate: Fate::ServerLost });
+    } else {
+        assert_eq!(received(&mut mailboxes[1]), [b"lost"]);
+    }
+    sender.send(b"after", LONG).unwrap();
+    assert_eq!(received(&mut mailboxes[0]), [b"before"]);
+    assert_eq!(received(&mut mailboxes[1]), [b"after"]);
+}
+
+#[test]
+fn a_dropped_mailbox_loses_its_name() {
+    let group = Group::new(2);
+    for node in &group.nodes {
+        let (at, mailbox) = (name("/log"), Mailbox::new());
+        let key = mailbox.add_capability().unwrap();
+        group.serve(0, &at, NameOptions::new(), &mailbox);
+        let mut sender = node.sender(&at, key);
+        sender.try_send(b"in time", LONG).unwrap();
+        drop(mailbox);
+        assert_eq!(sender.try_send(b"late", LONG), Err(NamedSendError::Ended { name: at.clone() }));
+        // The node gives the name up by itself.
+        while !node.show(LONG).unwrap().services.is_empty() {
+            std::thread::yield_now();
+        }
+        assert_eq!(sender.try_send(b"late", SHORT), Err(NamedSendError::NotFound { name: at }));
+    }
+}
+
+#[test]
+fn messages_are_spread_over_stateless_mailboxes_and_keep_their_order_in_each() {
+    let group = Group::new(3);
+    let at = name("/log");
+    let mut mailboxes = [Mailbox::new(), Mailbox::new()];
+    let key = mailboxes[0].add_capability().unwrap();
+    mailboxes[1].capabilities().add_existing(key, 0).unwrap();
+    for (index, mailbox) in mailboxes.iter().enumerate() {
+        group.serve(index, &at, NameOptions::new().stateless(), mailbox);
+    }
+    let mut sender = group.nodes[2].sender(&at, key);
+    for n in 0..100_u8 {
+        sender.try_send(&[n], LONG).unwrap();
+    }
+    let [first, second] = mailboxes.each_mut().map(received);
+    assert_eq!(first.len() + second.len(), 100);
+    assert!(!first.is_empty() && !second.is_empty());
+    assert!(first.is_sorted() && second.is_sorted());
+}
+
+#[test]
+fn a_sender_of_a_closed_node_sends_nothing() {
+    let mut group = Group::new(2);
+    let (at, mut mailbox) = (name("/log"), Mailbox::new());
+    let key = mailbox.add_capability().unwrap();
+    group.serve(0, &at, NameOptions::new(), &mailbox);
+    let mut sender = group.nodes[1].sender(&at, key);
+    drop(group.nodes.pop());
+    let closed = sender.send(b"x", LONG).unwrap_err();
+    assert_eq!(closed, NamedSendError::NotSent { name: at, fate: Fate::Closed });
+    assert!(!closed.is_passing() && mailbox.receive().is_none());
+}
