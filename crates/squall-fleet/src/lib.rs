@@ -104,7 +104,7 @@ pub use node::{
     NodeBuilder, NodeImportError, RequestError, Service, ServiceCall, ServiceInfo, ShardInfo, ShardService,
 };
 #[cfg(not(loom))]
-pub use protocol::{Fate, Name, NameAlias, NameCapability, NameError, NodeId, Refusal};
+pub use protocol::{Fate, Location, Name, NameAlias, NameCapability, NameError, NodeId, Refusal};
 #[cfg(not(loom))]
 pub use request::{Class, Request};
 #[cfg(not(loom))]

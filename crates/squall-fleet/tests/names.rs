@@ -1,8 +1,8 @@
 //! Mailboxes under the names of a group.
 
 use squall_fleet::{
-    Capability, Fate, GroupKey, LocalNetwork, Mailbox, Name, NameCapability, NameOptions, NamedSendError,
-    Node, NodeBuilder, ServiceCall,
+    Capability, Fate, GroupKey, LocalNetwork, Location, Mailbox, Name, NameCapability, NameOptions,
+    NamedSendError, Node, NodeBuilder, ServiceCall,
 };
 use std::collections::HashSet;
 use std::time::Duration;
@@ -320,4 +320,72 @@ fn a_sender_of_a_closed_node_sends_nothing() {
     let closed = sender.send(b"x", LONG).unwrap_err();
     assert_eq!(closed, NamedSendError::NotSent { name: at, fate: Fate::Closed });
     assert!(!closed.is_passing() && mailbox.receive().is_none());
+}
+
+#[test]
+fn fo_11_the_nearest_service_is_called_and_equal_ones_share() {
+    let (network, key) = (LocalNetwork::new(), GroupKey::random());
+    let at = |host, memory, cache| Location { host, memory: Some(memory), cache: Some(cache) };
+    let builder = |location| NodeBuilder::new(key).location(location);
+    let (first, root) = builder(at(2, 0, 0)).found(network.bind("0").unwrap(), &[]).unwrap();
+    let mut nodes = vec![first];
+    // Of another machine, of this machine, at the same memory, and two behind the same cache.
+    for location in [Location::of_host(1), at(1, 1, 8), at(1, 0, 4), at(1, 0, 0), at(1, 0, 0)] {
+        let transport = network.bind(&nodes.len().to_string()).unwrap();
+        let node = builder(location).join(transport, &["local/0"]).unwrap();
+        node.wait_joined(LONG).unwrap();
+        nodes.push(node);
+    }
+    let fleet = name("/where");
+    for (number, node) in nodes.iter().enumerate() {
+        let answer = move |_: ServiceCall<'_>| Some(vec![number as u8]);
+        node.serve(&fleet, &root, NameOptions::new().stateless(), answer).unwrap();
+    }
+    let client = builder(at(1, 0, 0)).visit(network.bind("client").unwrap(), &["local/0"]).unwrap();
+    // Of the fleet without its nearest members, the next ones serve.
+    for nearest in [&[4, 5][..], &[3], &[1, 2], &[0]] {
+        let mut served = HashSet::new();
+        // An early call may find the entry of before.
+        while served.len() < nearest.len() {
+            let number = client.call_repeatable(&fleet, 0, b"", LONG).unwrap()[0];
+            assert!(nearest.contains(&number), "{number}, but the nearest are {nearest:?}");
+            served.insert(number);
+        }
+        for number in nearest {
+            // The last node keeps the name.
+            if nodes.len() > 1 {
+                let node =
+                    nodes.iter().position(|node| node.endpoint() == format!("local/{number}")).unwrap();
+                nodes.remove(node).leave(LONG).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+#[cfg(all(target_os = "linux", not(miri)))]
+fn fo_11_a_node_finds_its_location_in_the_processors_of_its_thread() {
+    let locate = || {
+        let (node, _) =
+            NodeBuilder::new(GroupKey::random()).found(LocalNetwork::new().bind("a").unwrap(), &[]).unwrap();
+        node.show(LONG).unwrap().members.remove(0)
+    };
+    let machine = squall_machine::machine();
+    if machine.is_virtual() {
+        return;
+    }
+    let vp = squall_machine::Vp::current();
+    let first = |size| {
+        let clusters = machine.clusters(size);
+        clusters.members(clusters.cluster_of(vp))[0].index() as u32
+    };
+    let pinned = std::thread::spawn(move || {
+        squall_sys::affinity::restrict_to(&[vp.index()]).unwrap();
+        locate()
+    });
+    let member = pinned.join().unwrap();
+    assert_eq!(member.memory, Some(first(squall_machine::ClusterSize::Node)));
+    assert_eq!(member.cache, Some(first(squall_machine::ClusterSize::Cache)));
+    // All processes of a machine have its number.
+    assert_eq!(member.host, locate().host);
 }

@@ -175,19 +175,19 @@ impl Node {
 
 /// Sends messages to the mailbox of a name, on this node or another one.
 ///
-/// Messages of one sender arrive in their order. It finds the mailbox again after a move or a death. A clone is
-/// another sender, without an order between the two.
+/// Messages of one sender arrive in their order. It finds the mailbox again after a move or a death. A clone
+/// is another sender, without an order between the two.
 ///
 /// Of several mailboxes under a name it prefers the nearest ones. If they are stateless, it spreads its
 /// messages over equally near ones. Each message then needs the same capability at each of them.
 ///
 /// # Progress
-/// A message to another node waits for that node, at most for its limit. A stopped thread of a node delays the
-/// messages to its mailboxes, until their limits.
+/// A message to another node waits for that node, at most for its limit. A stopped thread of a node delays
+/// the messages to its mailboxes, until their limits.
 ///
 /// Source: Wentzlaff 2012, §3.2.2 and §3.2.3 (FO-05, FO-11). Deviation: in the thesis a send returns at once,
-/// and a proxy carries the message to another machine. Here a send waits for the answer of the other node, and
-/// its result is the fate of the message.
+/// and a proxy carries the message to another machine. Here a send waits for the answer of the other node,
+/// and its result is the fate of the message.
 pub struct NamedSender {
     driver: Arc<Driver>,
     name: Name,
@@ -355,8 +355,8 @@ impl NamedSender {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NamedSendError {
-    /// The capability is not one of the mailbox: it is forged, was removed, or was for one message and is used
-    /// up.
+    /// The capability is not one of the mailbox: it is forged, was removed, or was for one message and is
+    /// used up.
     Permissions {
         /// The name of the mailbox.
         name: Name,

@@ -16,7 +16,8 @@ use self::driver::{Driver, Frames, Kind};
 use crate::capability::random;
 use crate::protocol::{Core, NodeOptions, Registration, Request, Route, Timing};
 use crate::transport::Receiver;
-use crate::{Fate, Name, NameCapability, NodeId, Refusal, Transport};
+use crate::{Fate, Location, Name, NameCapability, NodeId, Refusal, Transport};
+use squall_machine::ClusterSize;
 use squall_sys::sync::StdArc as Arc;
 use std::fmt;
 use std::future::Future;
@@ -73,20 +74,28 @@ impl fmt::Debug for GroupKey {
 #[must_use = "a builder makes a node by `found`, `join` or `visit`"]
 pub struct NodeBuilder {
     key: GroupKey,
-    host: Option<u64>,
+    location: Option<Location>,
     workers: usize,
 }
 
 impl NodeBuilder {
     /// Begins with the key of the node's group.
     pub fn new(key: GroupKey) -> NodeBuilder {
-        NodeBuilder { key, host: None, workers: WORKERS }
+        NodeBuilder { key, location: None, workers: WORKERS }
     }
 
-    /// Sets the number of the machine. Calls prefer services of the same machine. Default: the identity of
-    /// the running kernel.
-    pub fn host(mut self, host: u64) -> NodeBuilder {
-        self.host = Some(host);
+    /// Sets the number of the machine, and no part of it. Default: the identity of the running kernel.
+    pub fn host(self, host: u64) -> NodeBuilder {
+        self.location(Location::of_host(host))
+    }
+
+    /// Sets the location of the node. Calls and messages prefer near services.
+    ///
+    /// Default: the running kernel, and the NUMA node and last-level cache of the processors that the calling
+    /// thread may use, if they belong to one. The threads of the node have the same processors. The members
+    /// learn the location once, when the node joins.
+    pub fn location(mut self, location: Location) -> NodeBuilder {
+        self.location = Some(location);
         self
     }
 
@@ -155,7 +164,7 @@ impl NodeBuilder {
         let options = NodeOptions {
             group: self.key.0,
             endpoint: transport.endpoint(),
-            host: self.host.unwrap_or_else(host),
+            location: self.location.unwrap_or_else(location),
             timing: Timing::LOCAL,
         };
         let [seed, _] = [random(), 0].map(|number| number as u64);
@@ -170,6 +179,21 @@ impl NodeBuilder {
 
 fn owned(seeds: &[&str]) -> Vec<String> {
     seeds.iter().map(|seed| (*seed).to_owned()).collect()
+}
+
+/// The location of the calling thread.
+fn location() -> Location {
+    let Ok(machine) = squall_machine::try_machine() else { return Location::of_host(host()) };
+    let allowed = machine.thread_allowed();
+    // A cluster is known by its first processor, which is the same one for all processes of the machine.
+    let only = |size| {
+        let clusters = machine.clusters(size);
+        let mut used = allowed.iter().filter_map(|vp| clusters.get(vp));
+        let cluster = used.next()?;
+        let first = clusters.members(cluster).first()?;
+        used.all(|other| other == cluster).then(|| u32::try_from(first.index()).ok())?
+    };
+    Location { host: host(), memory: only(ClusterSize::Node), cache: only(ClusterSize::Cache) }
 }
 
 /// A number of the running kernel: equal for all processes of a machine.

@@ -28,6 +28,10 @@ pub struct MemberInfo {
     pub endpoint: String,
     /// The number of its machine.
     pub host: u64,
+    /// The NUMA node, if it keeps to one.
+    pub memory: Option<u32>,
+    /// The last-level cache, if it keeps to the processors of one.
+    pub cache: Option<u32>,
     /// Whether it votes on changes.
     pub votes: bool,
     /// Whether it moves its shards away to leave.
@@ -69,7 +73,9 @@ impl GroupInfo {
             .map(|(node, member)| MemberInfo {
                 node: *node,
                 endpoint: member.endpoint.clone(),
-                host: member.host,
+                host: member.location.host,
+                memory: member.location.memory,
+                cache: member.location.cache,
                 votes: voters.contains(node),
                 leaving: member.leaving,
             })

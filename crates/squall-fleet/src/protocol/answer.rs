@@ -93,6 +93,6 @@ pub(crate) trait Lookup {
     fn entry(&self, name: NameAlias) -> Option<&Entry>;
     /// Marks the entry as out of date.
     fn doubt(&mut self, name: NameAlias);
-    /// 0: this node, 1: this machine, 2: another one.
+    /// Returns 0 for this node, and else the [distance](super::Location::distance).
     fn distance(&self, node: NodeId) -> u8;
 }

@@ -16,6 +16,7 @@
 //! Source: Wentzlaff 2012, §3.2.3 (FO-08 to FO-11) and §3.2.4 (FO-13).
 
 use super::guard::Guard;
+use super::location::Location;
 use super::name::{Name, NameAlias, NameCapability};
 use super::{NodeId, Refusal};
 use serde::{Deserialize, Serialize};
@@ -33,8 +34,7 @@ const BYTES_MAX: usize = 512 << 10;
 pub(crate) struct Member {
     /// The endpoint at which it receives.
     pub(crate) endpoint: String,
-    /// The machine that it runs on.
-    pub(crate) host: u64,
+    pub(crate) location: Location,
     /// Whether it moves its shards away, to be removed.
     pub(crate) leaving: bool,
     /// The number of its last request (I4), and its outcome.
@@ -81,7 +81,7 @@ pub(crate) enum Change {
     /// Begins the term of a leader.
     Nothing,
     /// Adds a member.
-    Join { node: NodeId, endpoint: String, host: u64 },
+    Join { node: NodeId, endpoint: String, location: Location },
     /// Makes a member a voter.
     Promote { node: NodeId },
     /// Removes a member that died, or has left.
@@ -137,10 +137,10 @@ pub(crate) struct Directory {
 
 impl Directory {
     /// The directory of a group with one member.
-    pub(crate) fn new(root: u128, node: NodeId, endpoint: String, host: u64) -> Directory {
+    pub(crate) fn new(root: u128, node: NodeId, endpoint: String, location: Location) -> Directory {
         let mut directory = Directory::empty();
         directory.root = root;
-        directory.join(node, endpoint, host);
+        directory.join(node, endpoint, location);
         directory.voters.insert(node);
         directory
     }
@@ -203,7 +203,7 @@ impl Directory {
     pub(crate) fn apply(&mut self, change: &Change) {
         match change {
             Change::Nothing => {}
-            Change::Join { node, endpoint, host } => self.join(*node, endpoint.clone(), *host),
+            Change::Join { node, endpoint, location } => self.join(*node, endpoint.clone(), *location),
             Change::Promote { node } => {
                 if self.members.contains_key(node) {
                     self.voters.insert(*node);
@@ -228,10 +228,10 @@ impl Directory {
         }
     }
 
-    fn join(&mut self, node: NodeId, endpoint: String, host: u64) {
+    fn join(&mut self, node: NodeId, endpoint: String, location: Location) {
         self.members.entry(node).or_insert(Member {
             endpoint,
-            host,
+            location,
             leaving: false,
             request: 0,
             outcome: Ok(()),
@@ -411,7 +411,7 @@ impl Directory {
 
     /// Checks that the directory still fits into a frame with so many bytes more (I5).
     fn check_room(&self, added: usize) -> Result<(), Refusal> {
-        let members: usize = self.members.values().map(|member| 64 + member.endpoint.len()).sum();
+        let members: usize = self.members.values().map(|member| 80 + member.endpoint.len()).sum();
         let names: usize = (self.names.iter())
             .map(|(name, entry)| {
                 let (places, shards) = (entry.places.len() * 64, entry.shards.len() * SHARD_BYTES);

@@ -1,6 +1,7 @@
 //! Tests of the directory: rights, names, and the dealing out of shards.
 
 use super::directory::{Change, Directory, Entry, Request, SHARDS_MAX, Shard};
+use super::location::Location;
 use super::name::{Name, NameCapability};
 use super::{NodeId, Random, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +29,7 @@ struct Group {
 
 impl Group {
     fn new(nodes: u64) -> Group {
-        let directory = Directory::new(ROOT, NodeId(1), "n/1".into(), 0);
+        let directory = Directory::new(ROOT, NodeId(1), "n/1".into(), Location::of_host(0));
         let mut group = Group { directory, numbers: BTreeMap::new(), services: 0 };
         (2..=nodes).for_each(|node| group.join(node));
         group
@@ -36,7 +37,7 @@ impl Group {
 
     fn join(&mut self, node: u64) {
         let endpoint = format!("n/{node}");
-        self.directory.apply(&Change::Join { node: NodeId(node), endpoint, host: 0 });
+        self.directory.apply(&Change::Join { node: NodeId(node), endpoint, location: Location::of_host(0) });
     }
 
     fn ask(&mut self, node: u64, request: Request) -> Result<(), Refusal> {

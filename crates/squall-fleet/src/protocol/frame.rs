@@ -5,13 +5,14 @@
 
 use super::answer::{Answer, Key};
 use super::directory::{Change, Directory, Entry, Request};
+use super::location::Location;
 use super::name::NameAlias;
 use super::serving::Session;
 use super::{NodeId, Time};
 use serde::{Deserialize, Serialize};
 
 /// The version of the format. Nodes drop frames of other versions.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The place of a change in the sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -73,7 +74,7 @@ pub(crate) enum Body {
     /// The question of a node that wants to join. Any member answers with the endpoint of the leader.
     Join {
         endpoint: String,
-        host: u64,
+        location: Location,
     },
     /// The node to ask instead.
     Ask {
@@ -122,11 +123,11 @@ pub(crate) enum Body {
     Resolve {
         name: NameAlias,
     },
-    /// The entry of the name, with the endpoints and hosts of the nodes in it.
+    /// The entry of the name, with the endpoints and locations of the nodes in it.
     Resolved {
         name: NameAlias,
         entry: Option<Entry>,
-        nodes: Vec<(NodeId, String, u64)>,
+        nodes: Vec<(NodeId, String, Location)>,
     },
     /// Opens a session. `nonce` tells copies of this frame from other sessions of the client.
     Open {

@@ -9,6 +9,7 @@ use super::core::{Core, NodeOptions, Output, Registration};
 use super::directory::{Change, Request};
 use super::frame::{Beat, Body, Frame, Position};
 use super::group::Timing;
+use super::location::Location;
 use super::{Name, NameCapability, NodeId, Random, Route, Time, sim};
 use std::collections::BTreeMap;
 
@@ -39,7 +40,7 @@ impl Cluster {
             let options = NodeOptions {
                 group: GROUP,
                 endpoint: Cluster::endpoint(at),
-                host: at as u64 % 2,
+                location: Location::of_host(at as u64 % 2),
                 timing: TIMING,
             };
             Core::new(options, at as u64 + 1, 1_000_000)
@@ -208,9 +209,11 @@ fn bodies(number: u64) -> Vec<Body> {
     let held =
         |term, missed| Body::Held { term, held: position, committed: position, missed, sent: 0, at: number };
     let endpoint = |length: usize| "e".repeat(length);
+    let part = u32::try_from(number).ok();
+    let location = Location { host: number, memory: part, cache: part };
     let mut all = vec![
-        Body::Join { endpoint: endpoint(0), host: number },
-        Body::Join { endpoint: endpoint(64 << 10), host: number },
+        Body::Join { endpoint: endpoint(0), location },
+        Body::Join { endpoint: endpoint(64 << 10), location },
         Body::Ask { node, endpoint: endpoint(64 << 10) },
         Body::Seek { committed: position },
         Body::NoMember { committed: Position::default() },
@@ -232,7 +235,7 @@ fn bodies(number: u64) -> Vec<Body> {
         all.push(Body::Propose { number, request });
         all.push(Body::Propose { number, request: Request::Abandon { name, shard: 0, epoch: number } });
         all.push(Body::Resolve { name });
-        all.push(Body::Resolved { name, entry: None, nodes: vec![(node, endpoint(0), number)] });
+        all.push(Body::Resolved { name, entry: None, nodes: vec![(node, endpoint(0), location)] });
         for part in [Part::Shard(0), Part::Shard(small), Part::Service(0), Part::Service(number)] {
             let key = Key { name, part };
             all.push(Body::Open { key, nonce: number });

@@ -24,6 +24,7 @@
 use super::directory::{Change, Directory, Member, Request, VOTERS_MAX};
 use super::frame::{Beat, Body, Position};
 use super::guard::Guard;
+use super::location::Location;
 use super::{NodeId, Random, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -148,8 +149,8 @@ impl Group {
     }
 
     /// Makes a group of this node alone.
-    pub(crate) fn found(&mut self, now: Time, root: u128, endpoint: String, host: u64) {
-        self.directory = Directory::new(root, self.me, endpoint, host);
+    pub(crate) fn found(&mut self, now: Time, root: u128, endpoint: String, location: Location) {
+        self.directory = Directory::new(root, self.me, endpoint, location);
         self.committed = Position { term: 0, index: 1 };
         self.base = self.committed;
         self.term = 1;
@@ -349,10 +350,10 @@ impl Group {
             let behind =
                 |node: NodeId| progress.get(&node).is_none_or(|progress| progress.held != self.last());
             // With two voters on two machines, each death would stop the group. With one, only that one's.
-            let Member { host, leaving, .. } = *members.get(&self.me)?;
+            let Member { location, leaving, .. } = *members.get(&self.me)?;
             let alone = !leaving && self.directory.voters.len() == 1 && members.len() == 2;
             let fit = |node: NodeId, member: &Member| {
-                let helps = !alone || member.host == host;
+                let helps = !alone || member.location.host == location.host;
                 helps && !self.directory.voters.contains(&node) && !member.leaving && !behind(node)
             };
             let node = *members.iter().find(|(node, member)| fit(**node, member))?.0;
@@ -397,7 +398,7 @@ impl Group {
     }
 
     /// Adds a member. Returns false if this node does not lead.
-    pub(crate) fn admit(&mut self, now: Time, node: NodeId, endpoint: String, host: u64) -> bool {
+    pub(crate) fn admit(&mut self, now: Time, node: NodeId, endpoint: String, location: Location) -> bool {
         if !self.is_leader() {
             return false;
         }
@@ -405,7 +406,7 @@ impl Group {
         let full = self.directory.members.len() >= MEMBERS_MAX;
         let fits = !full && self.has_room() && endpoint.len() <= ENDPOINT_BYTES_MAX;
         if fits && !self.directory.members.contains_key(&node) && !self.log.iter().any(joins) {
-            self.append(now, Change::Join { node, endpoint, host });
+            self.append(now, Change::Join { node, endpoint, location });
         }
         true
     }

@@ -20,6 +20,7 @@ mod frame;
 mod fuzz;
 mod group;
 mod guard;
+mod location;
 mod name;
 mod serving;
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub(crate) use self::calls::{CallId, Route};
 pub(crate) use self::core::{Core, NodeOptions, Output, Registration};
 pub(crate) use self::directory::{Directory, Request};
 pub(crate) use self::group::Timing;
+pub use self::location::Location;
 pub use self::name::{Name, NameAlias, NameCapability};
 
 /// The most bytes of the arguments or of the result of a call.

@@ -14,6 +14,7 @@ use super::answer::Answer;
 use super::core::{Core, NodeOptions, Output, Registration};
 use super::frame::{Body, Frame};
 use super::group::Timing;
+use super::location::Location;
 use super::{CallId, Fate, Name, NameAlias, NameCapability, NodeId, Random, Route, RunId, Time};
 use std::cmp::Reverse;
 use std::collections::hash_map::DefaultHasher;
@@ -183,8 +184,8 @@ impl World {
         let seed = self.random.next();
         let offset = self.random.below(1_000_000_000);
         let rate = 960 + self.random.below(81);
-        let host = self.random.below(3);
-        let options = NodeOptions { group: 5, endpoint: World::endpoint(at), host, timing: TIMING };
+        let location = Location::of_host(self.random.below(3));
+        let options = NodeOptions { group: 5, endpoint: World::endpoint(at), location, timing: TIMING };
         let core = Core::new(options, seed, offset + self.now * rate / 1000);
         self.nodes.push(Node {
             core,

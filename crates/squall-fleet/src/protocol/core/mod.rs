@@ -18,6 +18,7 @@ use super::directory::{Directory, Entry, Request};
 use super::frame::{Body, Frame, Position, State};
 use super::group::{ENDPOINT_BYTES_MAX, Group, Timing};
 use super::guard::Guard;
+use super::location::Location;
 use super::name::{NameAlias, NameCapability};
 use super::serving::{self, Arrived, Handover, Serving};
 use super::{AGAIN, LARGEST_BODY, NodeId, Random, Refusal, RunId, Time};
@@ -35,7 +36,7 @@ const ANY: NodeId = NodeId(0);
 pub(crate) struct NodeOptions {
     pub(crate) group: u128,
     pub(crate) endpoint: String,
-    pub(crate) host: u64,
+    pub(crate) location: Location,
     pub(crate) timing: Timing,
 }
 
@@ -119,7 +120,7 @@ impl Core {
     pub(crate) fn found(&mut self, now: Time, root: u128, seeds: Vec<String>) {
         self.seeds = seeds;
         self.joins = true;
-        self.group.found(now, root, self.options.endpoint.clone(), self.options.host);
+        self.group.found(now, root, self.options.endpoint.clone(), self.options.location);
         self.finish(now);
     }
 
@@ -429,16 +430,16 @@ impl Core {
     /// old, the names that it calls bring newer ones.
     fn know_members(&mut self, directory: &Directory) {
         let members = &directory.members;
-        self.known.endpoints.retain(|node, (_, host)| host.is_none() || members.contains_key(node));
+        self.known.endpoints.retain(|node, (_, location)| location.is_none() || members.contains_key(node));
         for (node, member) in members {
-            self.remember_member(*node, &member.endpoint, member.host);
+            self.remember_member(*node, &member.endpoint, member.location);
         }
     }
 
-    fn remember_member(&mut self, node: NodeId, endpoint: &str, host: u64) {
+    fn remember_member(&mut self, node: NodeId, endpoint: &str, location: Location) {
         self.remember(node, endpoint);
         if let Some((_, known)) = self.known.endpoints.get_mut(&node) {
-            *known = Some(host);
+            *known = Some(location);
         }
     }
 
@@ -463,7 +464,7 @@ impl Core {
 
     fn handle(&mut self, now: Time, from: NodeId, body: Body) {
         match body {
-            Body::Join { endpoint, host } => self.receive_join(now, from, endpoint, host),
+            Body::Join { endpoint, location } => self.receive_join(now, from, endpoint, location),
             Body::Ask { node, endpoint } => {
                 self.remember(node, &endpoint);
                 // Two nodes that each take the other one for the leader get one answer.
@@ -517,8 +518,8 @@ impl Core {
         match body {
             Body::Resolve { name } => self.resolve(from, name),
             Body::Resolved { name, entry, nodes } => {
-                for (node, endpoint, host) in nodes {
-                    self.remember_member(node, &endpoint, host);
+                for (node, endpoint, location) in nodes {
+                    self.remember_member(node, &endpoint, location);
                 }
                 self.known.asked.insert(name, now);
                 if entry.is_some() {
@@ -577,15 +578,15 @@ impl Core {
     }
 
     fn client_and_names(&mut self) -> (&mut Client, Names<'_>) {
-        let names = Names { group: &self.group, host: self.options.host, known: &mut self.known };
+        let names = Names { group: &self.group, location: self.options.location, known: &mut self.known };
         (&mut self.client, names)
     }
 
-    fn receive_join(&mut self, now: Time, from: NodeId, endpoint: String, host: u64) {
+    fn receive_join(&mut self, now: Time, from: NodeId, endpoint: String, location: Location) {
         if self.group.was_removed(from) {
             // It was added once, and did not hear of it in time.
             self.send(from, Body::NoMember { committed: self.group.committed() });
-        } else if !self.group.admit(now, from, endpoint, host) {
+        } else if !self.group.admit(now, from, endpoint, location) {
             self.name_leader(from);
         }
     }
@@ -671,7 +672,7 @@ impl Core {
         if self.group.is_member() {
             Body::Seek { committed: self.group.committed() }
         } else {
-            Body::Join { endpoint: self.options.endpoint.clone(), host: self.options.host }
+            Body::Join { endpoint: self.options.endpoint.clone(), location: self.options.location }
         }
     }
 

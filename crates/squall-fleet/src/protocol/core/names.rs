@@ -5,6 +5,7 @@ use crate::protocol::answer::{Key, Lookup, Part};
 use crate::protocol::directory::Entry;
 use crate::protocol::frame::Body;
 use crate::protocol::group::Group;
+use crate::protocol::location::Location;
 use crate::protocol::name::NameAlias;
 use crate::protocol::{AGAIN, NodeId, Time};
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 /// Known nodes and entries.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    pub(super) endpoints: BTreeMap<NodeId, (String, Option<u64>)>,
+    pub(super) endpoints: BTreeMap<NodeId, (String, Option<Location>)>,
     /// Nodes that were heard, and the endpoints of their frames.
     pub(super) heard: BTreeMap<NodeId, String>,
     pub(super) entries: BTreeMap<NameAlias, (Entry, bool)>,
@@ -36,7 +37,7 @@ impl Known {
 /// Where a node looks names up: in the directory, or at a member.
 pub(super) struct Names<'a> {
     pub(super) group: &'a Group,
-    pub(super) host: u64,
+    pub(super) location: Location,
     pub(super) known: &'a mut Known,
 }
 
@@ -62,15 +63,12 @@ impl Lookup for Names<'_> {
     }
 
     fn distance(&self, node: NodeId) -> u8 {
-        let member = self.group.directory.members.get(&node).map(|member| member.host);
-        let host = member.or_else(|| self.known.endpoints.get(&node).and_then(|(_, host)| *host));
         if node == self.group.me {
-            0
-        } else if host == Some(self.host) {
-            1
-        } else {
-            2
+            return 0;
         }
+        let member = self.group.directory.members.get(&node).map(|member| member.location);
+        let location = member.or_else(|| self.known.endpoints.get(&node).and_then(|(_, known)| *known));
+        location.map_or(Location::FARTHEST, |location| self.location.distance(location))
     }
 }
 
@@ -87,7 +85,7 @@ impl Core {
         let mut nodes: Vec<NodeId> = of_places.chain(of_shards).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let address = |node: NodeId| members.get(&node).map(|m| (node, m.endpoint.clone(), m.host));
+        let address = |node: NodeId| members.get(&node).map(|m| (node, m.endpoint.clone(), m.location));
         let nodes = nodes.into_iter().filter_map(address).collect();
         self.send(from, Body::Resolved { name, entry, nodes });
     }
@@ -103,7 +101,7 @@ impl Core {
 
     /// The endpoints of seeds, and of members that other members have named.
     pub(super) fn contacts(&self) -> Vec<String> {
-        let known = self.known.endpoints.values().filter(|(_, host)| host.is_some());
+        let known = self.known.endpoints.values().filter(|(_, location)| location.is_some());
         self.seeds.iter().cloned().chain(known.map(|(endpoint, _)| endpoint.clone())).collect()
     }
 
