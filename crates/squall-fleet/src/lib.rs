@@ -100,8 +100,9 @@ pub use mailbox::{Capabilities, Mailbox, MailboxBuilder, Message, Wait};
 pub use methods::Methods;
 #[cfg(not(loom))]
 pub use node::{
-    CallLost, ExportError, GroupInfo, GroupKey, MemberInfo, NameOptions, NamedSendError, NamedSender, Node,
-    NodeBuilder, NodeImportError, RequestError, Service, ServiceCall, ServiceInfo, ShardInfo, ShardService,
+    CallLost, ExportError, GroupInfo, GroupKey, Growth, GrowthAction, GrowthDecision, GrowthOptions,
+    GrowthReason, MemberInfo, NameOptions, NamedSendError, NamedSender, Node, NodeBuilder, NodeImportError,
+    NodeLoad, RequestError, Service, ServiceCall, ServiceInfo, ShardInfo, ShardService,
 };
 #[cfg(not(loom))]
 pub use protocol::{Fate, Location, Name, NameAlias, NameCapability, NameError, NodeId, Refusal};

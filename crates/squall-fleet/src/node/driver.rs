@@ -11,6 +11,7 @@
 //!
 //! Cost: two locks and the machine's maps for each call, beside the transport.
 
+use super::growth::NodeLoad;
 use super::mailboxes::ServedMailbox;
 use super::service::{Service, ServiceCall, ShardService};
 use super::workers::Workers;
@@ -20,6 +21,7 @@ use crate::transport::Receive;
 use crate::{Fate, NodeId, Refusal, Transport};
 use squall_sys::fork::forked;
 use squall_sys::panics::drop_payload;
+use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use squall_sys::sync::{Condvar, Mutex, MutexGuard, StdArc as Arc, Weak, lock, thread};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -56,6 +58,8 @@ pub(super) struct Driver {
     changed: Condvar,
     pub(super) workers: Workers,
     clock: Clock,
+    /// Calls that services have begun to run.
+    runs: AtomicU64,
 }
 
 /// Microseconds of a clock that runs while the system is suspended: a lease must end there, too.
@@ -130,7 +134,7 @@ impl Driver {
             closed: false,
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        Driver { transport, state, changed, workers: Workers::new(workers), clock }
+        Driver { transport, state, changed, workers: Workers::new(workers), clock, runs: AtomicU64::new(0) }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -140,6 +144,17 @@ impl Driver {
     /// Returns the time of the machine.
     pub(super) fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().closed
+    }
+
+    /// Returns the load of the node's services.
+    pub(super) fn load(&self) -> NodeLoad {
+        let refused = self.state().core.refused();
+        // Relaxed: a count.
+        NodeLoad { calls: self.runs.load(Ordering::Relaxed), waiting: self.workers.waiting(), refused }
     }
 
     /// Gives the machine an event, and executes its outputs.
@@ -248,6 +263,8 @@ impl Driver {
         if !self.drive(|state, now| state.core.may_start(now, run)) {
             return;
         }
+        // Relaxed: a count.
+        self.runs.fetch_add(1, Ordering::Relaxed);
         let mut end = EndOfRun { driver: self, run, result: None };
         let call = ServiceCall { client, method, body };
         end.result = match (kind, shard) {

@@ -1,12 +1,14 @@
 //! Nodes: the members of a group, and its visitors.
 
 mod driver;
+mod growth;
 mod mailboxes;
 mod objects;
 mod service;
 mod show;
 mod workers;
 
+pub use self::growth::{Growth, GrowthAction, GrowthDecision, GrowthOptions, GrowthReason, NodeLoad};
 pub use self::mailboxes::{NamedSendError, NamedSender};
 pub use self::objects::{ExportError, NodeImportError};
 pub use self::service::{Service, ServiceCall, ShardService};
@@ -240,6 +242,8 @@ pub enum RequestError {
     NoMember,
     /// No leader answered in time. The change may come later.
     TimedOut,
+    /// The system has no thread left for [`Node::grow`].
+    NoThread,
 }
 
 impl fmt::Display for RequestError {
@@ -247,6 +251,9 @@ impl fmt::Display for RequestError {
         match self {
             RequestError::Refused(refusal) => refusal.fmt(f),
             RequestError::NoMember => f.write_str("the node is no member of its group; join it first"),
+            RequestError::NoThread => f.write_str(
+                "the system has no thread left for the size of the fleet; end others, or raise the limit",
+            ),
             RequestError::TimedOut => f.write_str(
                 "no leader answered within 30 s; the change may come later. Look whether most voters live",
             ),

@@ -130,6 +130,12 @@ impl Workers {
         }
     }
 
+    /// Returns the pieces of work that wait for a thread, or for their turn in a lane.
+    pub(crate) fn waiting(&self) -> u64 {
+        let state = state(&self.0);
+        (state.ready.len() + state.lanes.values().map(VecDeque::len).sum::<usize>()) as u64
+    }
+
     /// Returns the number of threads.
     #[cfg(test)]
     pub(super) fn threads(&self) -> usize {

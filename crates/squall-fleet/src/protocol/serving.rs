@@ -123,6 +123,8 @@ pub(crate) struct Serving {
     opened: BTreeMap<u64, u64>,
     runs: BTreeMap<RunId, Run>,
     last_run: u64,
+    /// Calls and sessions that were refused since there were too many.
+    pub(crate) refused: u64,
     /// Sessions that have ended. A copy of one of their calls may have run.
     ended: BTreeSet<u64>,
     /// Some ended sessions are not in `ended`.
@@ -154,6 +156,7 @@ impl Serving {
             });
         }
         if self.sessions.len() >= SESSIONS_MAX {
+            self.refused += 1;
             return Err(Answer::Busy);
         }
         let session = Session { client, nonce, key, low: 0, calls: BTreeMap::new(), used_at: now };
@@ -192,6 +195,7 @@ impl Serving {
             Some(None) => return Arrived::Ignore,
             None if Guard::LowNumbers.and(number < session.low) => return Arrived::Ignore,
             None if number >= session.low.saturating_add(WINDOW) || full => {
+                self.refused += 1;
                 return Arrived::Answer(Answer::Busy);
             }
             None => {}

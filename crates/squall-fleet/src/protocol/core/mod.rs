@@ -154,6 +154,11 @@ impl Core {
         self.serving.running()
     }
 
+    /// Returns the calls and sessions that were refused since the node had too many.
+    pub(crate) fn refused(&self) -> u64 {
+        self.serving.refused
+    }
+
     /// Returns whether this node may run the calls of a shard now.
     pub(crate) fn owns(&self, now: Time, name: NameAlias, shard: u32) -> bool {
         let state = self.group.directory.shard(name, shard);

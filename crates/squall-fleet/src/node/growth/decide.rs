@@ -1,0 +1,322 @@
+//! Decisions about the size of a fleet, without threads, clocks or calls.
+//!
+//! Problem: a fleet that follows each change of its load starts and ends members without need. One that keeps
+//! its size while a member starts or dies must not start a second one for it.
+//! Idea: the size that is *wanted* changes by one, after several equal looks and a pause. The fleet starts a
+//! member while it has fewer than wanted. So a grown load and a death lead to the same step.
+//!
+//! - I1. The wanted size lies between the bounds.
+//! - I2. One member starts at a time. A start that fails, or brings no member in time, is repeated after a
+//!   pause that doubles.
+//! - I3. By its load the fleet shrinks only if the rest stays below the limits by half. So a shrink alone
+//!   never makes it grow.
+//! - I4. Two changes by load are at least a pause apart. A change back within four pauses doubles the pause,
+//!   up to 32 fold.
+//! - I5. A member that is asked to leave does not count. If it stays, it counts again after a time. Until
+//!   then the load decides nothing, since it is that of more members than stay.
+//!
+//! Cost: a look takes time in proportion to the members.
+//! Source: Wentzlaff 2012, §3.2.4 and §3.5.1 (FO-13). The hysteresis is that of `squall-adapt`.
+
+use super::{GrowthAction, GrowthDecision, GrowthOptions, GrowthReason, NodeLoad};
+use crate::NodeId;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The most doublings of a pause.
+const DOUBLINGS_MAX: u32 = 5;
+/// Pauses after which a change counts as steady.
+const STEADY: u32 = 4;
+
+/// The next step of the member that decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Keep,
+    Start,
+    AskToLeave(NodeId),
+}
+
+/// The sum of the loads of the members between two looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    calls_per_second: u64,
+    waiting: u64,
+    refused: u64,
+}
+
+/// The state of the decisions.
+#[derive(Debug)]
+pub(super) struct Sizer {
+    options: GrowthOptions,
+    /// The size that is wanted, once it is known (I1).
+    wanted: Option<u32>,
+    last: BTreeMap<NodeId, NodeLoad>,
+    last_at: Option<Duration>,
+    /// Looks in a row with a high load, and with a low one.
+    high: u32,
+    low: u32,
+    /// The last change by load, and whether the fleet grew (I4).
+    changed: Option<(Duration, bool)>,
+    doublings: u32,
+    /// The time until which no further start happens (I2), and whether a started member may still come.
+    start_after: Option<Duration>,
+    is_starting: bool,
+    failures: u32,
+    /// Members that were asked to leave or said so, and the time at which they count again (I5).
+    leaving: BTreeMap<NodeId, Duration>,
+    /// The last reason to keep the size, so that it is recorded once.
+    held: Option<GrowthReason>,
+}
+
+impl Sizer {
+    pub(super) fn new(options: GrowthOptions) -> Sizer {
+        Sizer {
+            options,
+            wanted: None,
+            last: BTreeMap::new(),
+            last_at: None,
+            high: 0,
+            low: 0,
+            changed: None,
+            doublings: 0,
+            start_after: None,
+            is_starting: false,
+            failures: 0,
+            leaving: BTreeMap::new(),
+            held: None,
+        }
+    }
+
+    /// Returns the size that is wanted, once it is known.
+    pub(super) fn wanted(&self) -> Option<u32> {
+        self.wanted
+    }
+
+    /// Notes the size that the deciding member wants. Another member decides, so this one begins afresh.
+    pub(super) fn follow(&mut self, wanted: u32) {
+        let options = self.options;
+        *self = Sizer { wanted: Some(self.bound(wanted)), ..Sizer::new(options) };
+    }
+
+    /// Notes that a member leaves by its own decision, or by a command. It is not replaced.
+    pub(super) fn resigned(&mut self, now: Duration, node: NodeId) {
+        if self.leaving.insert(node, now + self.options.start_limit).is_none() {
+            self.wanted = self.wanted.map(|wanted| self.bound(wanted.saturating_sub(1)));
+        }
+    }
+
+    /// Notes that a start failed at once.
+    pub(super) fn start_failed(&mut self, now: Duration) {
+        self.failures += 1;
+        self.is_starting = false;
+        self.start_after = Some(now + self.pause(self.failures));
+    }
+
+    fn bound(&self, size: u32) -> u32 {
+        size.clamp(self.options.members_min, self.options.members_max)
+    }
+
+    fn pause(&self, doublings: u32) -> Duration {
+        self.options.pause.saturating_mul(2_u32.pow(doublings.min(DOUBLINGS_MAX)))
+    }
+
+    /// Looks at the members and their loads; a member that has not answered has none. Returns the next step,
+    /// and the decision if there is something new to record.
+    pub(super) fn look(
+        &mut self,
+        now: Duration,
+        me: NodeId,
+        loads: &BTreeMap<NodeId, Option<NodeLoad>>,
+    ) -> (Step, Option<GrowthDecision>) {
+        self.leaving.retain(|node, until| loads.contains_key(node) && now < *until);
+        let stays = |node: &&NodeId| !self.leaving.contains_key(node);
+        let members = u32::try_from(loads.keys().filter(stays).count()).unwrap_or(u32::MAX);
+        let (sum, calls) = self.measure(now, loads);
+        let (action, reason, leaver) = self.decide(now, me, members, loads, sum, &calls);
+        let step = match (action, leaver) {
+            (GrowthAction::Start, _) => Step::Start,
+            (GrowthAction::Shrink, Some(node)) => Step::AskToLeave(node),
+            _ => Step::Keep,
+        };
+        let is_new = action != GrowthAction::Keep || (self.held != Some(reason) && reason.is_told());
+        self.held = Some(reason);
+        let Sum { calls_per_second, waiting, refused } = sum.unwrap_or_default();
+        let wanted = self.wanted.unwrap_or(members);
+        let decision =
+            GrowthDecision { at: now, action, reason, members, wanted, calls_per_second, waiting, refused };
+        (step, is_new.then_some(decision))
+    }
+
+    fn decide(
+        &mut self,
+        now: Duration,
+        me: NodeId,
+        members: u32,
+        loads: &BTreeMap<NodeId, Option<NodeLoad>>,
+        sum: Option<Sum>,
+        calls: &BTreeMap<NodeId, u64>,
+    ) -> (GrowthAction, GrowthReason, Option<NodeId>) {
+        let wanted =
+            *self.wanted.get_or_insert(members.clamp(self.options.members_min, self.options.members_max));
+        if members < wanted {
+            (self.high, self.low) = (0, 0);
+            return match self.start_after {
+                Some(after) if now < after => (GrowthAction::Keep, GrowthReason::Starting, None),
+                _ => {
+                    let reason = match self.is_starting {
+                        true => GrowthReason::StartLost,
+                        false => GrowthReason::MemberMissing,
+                    };
+                    self.failures += u32::from(self.is_starting);
+                    let pause = if self.failures > 0 { self.pause(self.failures) } else { Duration::ZERO };
+                    self.start(now, pause);
+                    (GrowthAction::Start, reason, None)
+                }
+            };
+        }
+        (self.start_after, self.is_starting, self.failures) = (None, false, 0);
+        let others = loads.keys().filter(|node| **node != me && !self.leaving.contains_key(node));
+        // The member with the fewest calls; of equal ones the last.
+        let least = others.copied().rev().min_by_key(|node| calls.get(node).copied().unwrap_or(0));
+        if members > wanted {
+            // It joined by a command.
+            self.wanted = Some(self.bound(members));
+            if members <= self.options.members_max {
+                return (GrowthAction::Keep, GrowthReason::Joined, None);
+            }
+            return self.shrink(now, GrowthReason::AtMost, least);
+        }
+        if !self.leaving.is_empty() {
+            (self.high, self.low) = (0, 0);
+            return (GrowthAction::Keep, GrowthReason::Leaving, None);
+        }
+        let Some(sum) = sum else { return (GrowthAction::Keep, GrowthReason::NoLoad, None) };
+        self.by_load(now, members, sum, least)
+    }
+
+    /// Decides by the load of a fleet that has the wanted size (I3, I4).
+    fn by_load(
+        &mut self,
+        now: Duration,
+        members: u32,
+        sum: Sum,
+        least: Option<NodeId>,
+    ) -> (GrowthAction, GrowthReason, Option<NodeId>) {
+        let GrowthOptions { calls_max, waiting_max, looks, members_min, members_max, .. } = self.options;
+        let above = |limit: u64, value: u64, members: u32| value > limit.saturating_mul(u64::from(members));
+        let cause = if sum.refused > 0 {
+            Some(GrowthReason::Refusals)
+        } else if above(waiting_max, sum.waiting, members) {
+            Some(GrowthReason::CallsWait)
+        } else if above(calls_max, sum.calls_per_second, members) {
+            Some(GrowthReason::ManyCalls)
+        } else {
+            None
+        };
+        let rest = members - 1;
+        let fits = |limit: u64, value: u64| !above(limit / 2, value, rest);
+        // Without a limit of calls, no load tells that fewer members suffice.
+        let is_low = calls_max < u64::MAX
+            && cause.is_none()
+            && fits(waiting_max, sum.waiting)
+            && fits(calls_max, sum.calls_per_second);
+        self.high = if cause.is_some() { self.high + 1 } else { 0 };
+        self.low = if is_low { self.low + 1 } else { 0 };
+        if let Some(cause) = cause {
+            return match () {
+                () if members >= members_max => (GrowthAction::Keep, GrowthReason::AtMost, None),
+                () if self.high < looks => (GrowthAction::Keep, GrowthReason::Steady, None),
+                () if !self.may_change(now) => (GrowthAction::Keep, GrowthReason::Pause, None),
+                () => {
+                    self.change(now, true);
+                    self.wanted = Some(members + 1);
+                    self.start(now, Duration::ZERO);
+                    (GrowthAction::Start, cause, None)
+                }
+            };
+        }
+        match least {
+            Some(_) if members > members_min && self.low >= looks => {
+                if !self.may_change(now) {
+                    return (GrowthAction::Keep, GrowthReason::Pause, None);
+                }
+                self.change(now, false);
+                self.shrink(now, GrowthReason::FewCalls, least)
+            }
+            _ => (GrowthAction::Keep, GrowthReason::Steady, None),
+        }
+    }
+
+    fn start(&mut self, now: Duration, pause: Duration) {
+        self.is_starting = true;
+        self.start_after = Some(now + self.options.start_limit.max(pause));
+    }
+
+    fn shrink(
+        &mut self,
+        now: Duration,
+        reason: GrowthReason,
+        least: Option<NodeId>,
+    ) -> (GrowthAction, GrowthReason, Option<NodeId>) {
+        let Some(node) = least else { return (GrowthAction::Keep, reason, None) };
+        if reason == GrowthReason::FewCalls {
+            self.wanted = self.wanted.map(|wanted| self.bound(wanted.saturating_sub(1)));
+        }
+        self.leaving.insert(node, now + self.options.start_limit);
+        (GrowthAction::Shrink, reason, least)
+    }
+
+    fn may_change(&self, now: Duration) -> bool {
+        self.changed.is_none_or(|(at, _)| now.saturating_sub(at) >= self.pause(self.doublings))
+    }
+
+    /// Notes a change by load (I4).
+    fn change(&mut self, now: Duration, grew: bool) {
+        if let Some((at, before)) = self.changed {
+            let steady = now.saturating_sub(at) >= self.pause(self.doublings).saturating_mul(STEADY);
+            self.doublings = match (steady, grew == before) {
+                (true, _) => 0,
+                (false, true) => self.doublings,
+                (false, false) => (self.doublings + 1).min(DOUBLINGS_MAX),
+            };
+        }
+        self.changed = Some((now, grew));
+        (self.high, self.low) = (0, 0);
+    }
+
+    /// Returns the load since the last look, if all members have answered twice, and the calls of each
+    /// member.
+    fn measure(
+        &mut self,
+        now: Duration,
+        loads: &BTreeMap<NodeId, Option<NodeLoad>>,
+    ) -> (Option<Sum>, BTreeMap<NodeId, u64>) {
+        let before = std::mem::take(&mut self.last);
+        let since = self.last_at.replace(now).map(|at| now.saturating_sub(at));
+        let (mut sum, mut all, mut calls) = (Sum::default(), true, BTreeMap::new());
+        let mut total: u64 = 0;
+        for (node, load) in loads {
+            let Some(load) = load else {
+                all = false;
+                continue;
+            };
+            self.last.insert(*node, *load);
+            let Some(before) = before.get(node) else {
+                all = false;
+                continue;
+            };
+            let of_node = load.calls.saturating_sub(before.calls);
+            calls.insert(*node, of_node);
+            total = total.saturating_add(of_node);
+            sum.waiting = sum.waiting.saturating_add(load.waiting);
+            sum.refused = sum.refused.saturating_add(load.refused.saturating_sub(before.refused));
+        }
+        let millis = since.map_or(0, |since| since.as_millis());
+        if !all || millis == 0 {
+            return (None, calls);
+        }
+        let rate = u128::from(total) * 1000 / millis;
+        sum.calls_per_second = u64::try_from(rate).unwrap_or(u64::MAX);
+        (Some(sum), calls)
+    }
+}

@@ -1,0 +1,254 @@
+//! Decisions about the size of a fleet, over histories of loads.
+
+use super::decide::{Sizer, Step};
+use super::{GrowthAction, GrowthOptions, GrowthReason, NodeLoad};
+use crate::NodeId;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A fleet that does as it decides: one look each second.
+struct Fleet {
+    sizer: Sizer,
+    seconds: u64,
+    members: BTreeMap<NodeId, NodeLoad>,
+    /// Starts bring a member, unless this is set.
+    starts_nothing: bool,
+    last: u64,
+    record: Vec<(u64, GrowthAction, GrowthReason)>,
+}
+
+const ME: NodeId = NodeId(1);
+
+fn options() -> GrowthOptions {
+    let second = Duration::from_secs(1);
+    GrowthOptions::new(1, 4).calls_max(100).waiting_max(10).pause(10 * second).start_limit(5 * second)
+}
+
+impl Fleet {
+    fn new(members: u64) -> Fleet {
+        let members: BTreeMap<_, _> = (1..=members).map(|node| (NodeId(node), NodeLoad::default())).collect();
+        let last = members.len() as u64;
+        let (sizer, record) = (Sizer::new(options()), Vec::new());
+        Fleet { sizer, seconds: 0, members, starts_nothing: false, last, record }
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+
+    fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Shares so many calls a second evenly.
+    fn run(&mut self, seconds: u64, calls: u64) {
+        self.run_with(seconds, |load, size| load.calls += calls / size);
+    }
+
+    fn run_with(&mut self, seconds: u64, change: impl Fn(&mut NodeLoad, u64)) {
+        for _ in 0..seconds {
+            let size = self.members.len() as u64;
+            self.members.values_mut().for_each(|load| change(load, size));
+            self.look();
+        }
+    }
+
+    fn look(&mut self) -> Step {
+        self.seconds += 1;
+        let loads = self.members.iter().map(|(node, load)| (*node, Some(*load))).collect();
+        let (step, decision) = self.sizer.look(self.now(), ME, &loads);
+        self.record.extend(decision.map(|decision| (self.seconds, decision.action, decision.reason)));
+        match step {
+            Step::Keep => {}
+            Step::Start if self.starts_nothing => {}
+            Step::Start => {
+                self.last += 1;
+                self.members.insert(NodeId(self.last), NodeLoad::default());
+            }
+            Step::AskToLeave(node) => assert!(node != ME && self.members.remove(&node).is_some()),
+        }
+        step
+    }
+
+    fn steps(&self) -> Vec<(u64, GrowthAction)> {
+        let changes = self.record.iter().filter(|(_, action, _)| *action != GrowthAction::Keep);
+        changes.map(|(at, action, _)| (*at, *action)).collect()
+    }
+}
+
+#[test]
+fn fo_13_a_high_load_grows_a_fleet_by_one_after_each_pause() {
+    let mut fleet = Fleet::new(1);
+    fleet.run(60, 390);
+    // The first look has no load. Three high ones follow, and then a pause before each change.
+    let starts = fleet.steps();
+    assert_eq!(starts, [(4, GrowthAction::Start), (14, GrowthAction::Start), (24, GrowthAction::Start)]);
+    assert!(fleet.record.iter().any(|(_, _, reason)| *reason == GrowthReason::ManyCalls));
+    assert_eq!((fleet.size(), fleet.sizer.wanted()), (4, Some(4)));
+    // More is not allowed, and said once.
+    fleet.run(60, 4_000);
+    let most = fleet.record.iter().filter(|(_, _, reason)| *reason == GrowthReason::AtMost);
+    assert_eq!((fleet.size(), most.count()), (4, 1));
+}
+
+#[test]
+fn a_fleet_shrinks_only_if_the_rest_stays_far_below_the_limit() {
+    let mut fleet = Fleet::new(4);
+    // Three would have 51 each, which is more than half of the limit.
+    fleet.run(100, 153);
+    assert_eq!(fleet.steps(), []);
+    // Three have 50 each, and two would have 75.
+    fleet.run(100, 150);
+    assert_eq!((fleet.size(), fleet.steps().len()), (3, 1));
+    assert_eq!(fleet.record.last().map(|last| last.2), Some(GrowthReason::FewCalls));
+    fleet.run(100, 0);
+    assert_eq!(fleet.size(), 1);
+    fleet.run(100, 0);
+    assert_eq!(fleet.size(), 1);
+}
+
+#[test]
+fn waiting_and_refused_calls_grow_a_fleet() {
+    for (reason, change) in [
+        (GrowthReason::CallsWait, (|load, _| load.waiting = 11) as fn(&mut NodeLoad, u64)),
+        (GrowthReason::Refusals, |load, _| load.refused += 1),
+    ] {
+        let mut fleet = Fleet::new(2);
+        fleet.run_with(4, change);
+        assert_eq!(fleet.record, [(4, GrowthAction::Start, reason)]);
+    }
+    let mut fleet = Fleet::new(1);
+    fleet.run_with(20, |load, _| load.waiting = 10);
+    assert_eq!(fleet.steps(), []);
+}
+
+#[test]
+fn a_load_that_alternates_changes_the_size_less_and_less() {
+    let mut fleet = Fleet::new(1);
+    let mut changes = Vec::new();
+    for _ in 0..40 {
+        let before = fleet.steps().len();
+        fleet.run(15, 190);
+        fleet.run(15, 0);
+        changes.push(fleet.steps().len() - before);
+    }
+    assert_eq!(changes[0], 2, "{:?}", fleet.record);
+    // Without the doubled pause, there were 80.
+    assert!(changes.iter().sum::<usize>() <= 12, "{changes:?}");
+    // Looks that are high one by one change nothing.
+    let mut fleet = Fleet::new(1);
+    for _ in 0..50 {
+        fleet.run(2, 190);
+        fleet.run(1, 60);
+    }
+    assert_eq!(fleet.steps(), []);
+}
+
+#[test]
+fn a_dead_member_is_replaced_once_and_at_once() {
+    let mut fleet = Fleet::new(3);
+    fleet.run(5, 240);
+    fleet.members.remove(&NodeId(3));
+    assert_eq!(fleet.look(), Step::Start);
+    fleet.run(20, 240);
+    assert_eq!(fleet.record, [(6, GrowthAction::Start, GrowthReason::MemberMissing)]);
+    assert_eq!(fleet.size(), 3);
+}
+
+#[test]
+fn a_start_that_brings_no_member_is_repeated_after_pauses_that_double() {
+    let mut fleet = Fleet::new(2);
+    fleet.run(5, 160);
+    fleet.starts_nothing = true;
+    fleet.members.remove(&NodeId(2));
+    fleet.run(200, 80);
+    let at: Vec<u64> = fleet.steps().iter().map(|(at, _)| *at).collect();
+    assert_eq!(at, [6, 11, 31, 71, 151]);
+    assert_eq!(fleet.record[1].2, GrowthReason::StartLost);
+    // A closure that fails at once pauses as well.
+    let mut fleet = Fleet::new(2);
+    fleet.run(5, 160);
+    fleet.starts_nothing = true;
+    fleet.members.remove(&NodeId(2));
+    let mut failed = Vec::new();
+    for _ in 0..100 {
+        if fleet.look() == Step::Start {
+            fleet.sizer.start_failed(fleet.now());
+            failed.push(fleet.seconds);
+        }
+    }
+    assert_eq!(failed, [6, 26, 66]);
+    fleet.starts_nothing = false;
+    fleet.run(100, 80);
+    assert_eq!(fleet.size(), 2);
+}
+
+#[test]
+fn members_that_come_and_go_by_command_change_the_wanted_size() {
+    let mut fleet = Fleet::new(2);
+    fleet.run(5, 160);
+    fleet.members.insert(NodeId(7), NodeLoad::default());
+    fleet.run(5, 240);
+    assert_eq!(fleet.record, [(6, GrowthAction::Keep, GrowthReason::Joined)]);
+    assert_eq!(fleet.sizer.wanted(), Some(3));
+    fleet.sizer.resigned(fleet.now(), NodeId(7));
+    fleet.sizer.resigned(fleet.now(), NodeId(7));
+    // It serves on for a moment, and its load is no reason to grow.
+    fleet.run_with(4, |load, _| load.waiting = 9);
+    fleet.members.remove(&NodeId(7));
+    fleet.run_with(1, |load, _| load.waiting = 0);
+    fleet.run(20, 160);
+    assert_eq!((fleet.sizer.wanted(), fleet.record.len()), (Some(2), 1));
+    // Too many are asked to leave, but for the one that decides.
+    for node in 8..12 {
+        fleet.members.insert(NodeId(node), NodeLoad::default());
+    }
+    fleet.run(10, 300);
+    assert_eq!((fleet.size(), fleet.sizer.wanted()), (4, Some(4)));
+    assert!(fleet.members.contains_key(&ME));
+}
+
+#[test]
+fn a_member_that_does_not_leave_counts_again() {
+    let mut fleet = Fleet::new(2);
+    fleet.run(3, 0);
+    let before = fleet.members.clone();
+    fleet.run(1, 0);
+    assert_eq!((fleet.size(), fleet.sizer.wanted()), (1, Some(1)));
+    // It was asked, and stays.
+    fleet.members = before;
+    for _ in 0..4 {
+        assert_eq!(fleet.look(), Step::Keep);
+        assert_eq!(fleet.sizer.wanted(), Some(1));
+    }
+    fleet.look();
+    assert_eq!(fleet.sizer.wanted(), Some(2));
+}
+
+#[test]
+fn a_member_that_takes_over_knows_the_wanted_size() {
+    let mut fleet = Fleet::new(2);
+    fleet.sizer.follow(3);
+    // The one that decided is dead, and two are missing of three with it.
+    assert_eq!(fleet.look(), Step::Start);
+    assert_eq!(fleet.sizer.wanted(), Some(3));
+    fleet.sizer.follow(99);
+    assert_eq!(fleet.sizer.wanted(), Some(4));
+}
+
+#[test]
+fn without_all_loads_only_the_size_counts() {
+    let mut sizer = Sizer::new(options());
+    let loads =
+        BTreeMap::from([(ME, Some(NodeLoad { waiting: 99, ..NodeLoad::default() })), (NodeId(2), None)]);
+    for second in 0..50 {
+        assert_eq!(sizer.look(Duration::from_secs(second), ME, &loads), (Step::Keep, None));
+    }
+    // Two looks at one time, and a count that falls, are no load.
+    let loads = BTreeMap::from([(ME, Some(NodeLoad { calls: 5, ..NodeLoad::default() }))]);
+    let fewer = BTreeMap::from([(ME, Some(NodeLoad::default()))]);
+    let mut sizer = Sizer::new(options());
+    for loads in [&loads, &loads, &fewer, &fewer] {
+        assert_eq!(sizer.look(Duration::from_secs(1), ME, loads).0, Step::Keep);
+    }
+}

@@ -1,0 +1,406 @@
+//! Fleets that choose their own size.
+//!
+//! Problem: the members of a fleet know its load, and an operator learns of it late.
+//! Idea: one member decides for all, the one with the lowest number. It asks the others for their loads,
+//! starts a member by a closure of the program, and asks a member to leave. [`decide`] has the rules.
+//!
+//! - I1. At most one member decides, as far as the members agree on the directory. If it dies, the next one
+//!   goes on with the size that the dead one has told. One that joins asks for that size first.
+//! - I2. A member leaves by the code of its program, in two phases. The one that decides only asks.
+//! - I3. The program's closures run on the thread of [`Growth`], without a lock.
+//!
+//! Not promised: the exact size. While the leader of the group changes, two members may decide at once, and
+//! the fleet may have one member too many for a moment.
+//! Cost: a thread for each member, and one call of each other member by the one that decides, at each look.
+//! Source: Wentzlaff 2012, §3.2.4 and §3.5.1 (FO-13, FO-14, FO-23).
+
+mod decide;
+#[cfg(test)]
+mod decide_tests;
+mod options;
+
+pub use self::options::{GrowthAction, GrowthDecision, GrowthOptions, GrowthReason, NodeLoad};
+
+use self::decide::{Sizer, Step};
+use super::driver::{Driver, Kind};
+use super::service::ServiceCall;
+use super::{NameOptions, Node, RequestError, block, route};
+use crate::capability::random;
+use crate::{Name, NameCapability, NodeId, Refusal};
+use squall_sys::panics::drop_payload;
+use squall_sys::sync::{Condvar, Mutex, MutexGuard, StdArc as Arc, Weak, lock, thread};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+/// The part of the names of members that choose the size of their fleet.
+const PART: &str = "growth";
+/// The method that tells a member the wanted size. Returns its load, and the wanted size that it knows.
+const LOAD: u64 = 0;
+/// The method that asks a member to leave.
+const LEAVE: u64 = 1;
+/// The method that tells that the calling member leaves.
+const RESIGN: u64 = 2;
+/// In place of a wanted size: the member that decides does not know it yet.
+const UNKNOWN: u32 = 0;
+/// The most decisions that a member remembers.
+const HISTORY: usize = 64;
+
+struct State {
+    sizer: Sizer,
+    history: VecDeque<GrowthDecision>,
+    asked: bool,
+    resigned: bool,
+    ended: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    began: Instant,
+    load: Box<dyn Fn() -> NodeLoad + Send + Sync>,
+    /// The name of the fleet.
+    fleet: Name,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state, "the size of a fleet")
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Waits until `is_over`, at most for `limit`. Returns whether it is over.
+    fn wait(&self, limit: Duration, is_over: impl Fn(&State) -> bool) -> bool {
+        let deadline = Instant::now().checked_add(limit);
+        let mut state = self.state();
+        while !is_over(&state) {
+            let left = squall_machine::park::time_left(deadline).unwrap_or(Duration::from_secs(3600));
+            if left.is_zero() {
+                return false;
+            }
+            state = match self.changed.wait_timeout(state, left) {
+                Ok((state, _)) => state,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        true
+    }
+
+    /// Serves the calls of the other members.
+    fn serve(&self, call: ServiceCall<'_>) -> Option<Vec<u8>> {
+        let now = self.now();
+        match call.method {
+            LOAD => {
+                let wanted = u32::from_le_bytes(call.body.try_into().ok()?);
+                let mut state = self.state();
+                if wanted != UNKNOWN {
+                    state.sizer.follow(wanted);
+                }
+                let known = state.sizer.wanted();
+                drop(state);
+                postcard::to_allocvec(&((self.load)(), known)).ok()
+            }
+            LEAVE => {
+                self.state().asked = true;
+                self.changed.notify_all();
+                Some(Vec::new())
+            }
+            RESIGN => {
+                self.state().sizer.resigned(now, call.client);
+                Some(Vec::new())
+            }
+            _ => None,
+        }
+    }
+
+    fn record(&self, decision: GrowthDecision) {
+        let mut state = self.state();
+        if state.history.len() >= HISTORY {
+            state.history.pop_front();
+        }
+        state.history.push_back(decision);
+    }
+}
+
+impl Node {
+    /// Returns the load of this node, as [`grow`](Node::grow) sees it.
+    pub fn load(&self) -> NodeLoad {
+        self.0.load()
+    }
+
+    /// Lets the fleet of a name choose its own size. Each member of the fleet calls this with equal options,
+    /// and with the capability that it got for its service.
+    ///
+    /// One member decides. `start` starts a further member: a process, or a machine, that joins the group,
+    /// serves the name, and calls this. It runs on the thread `squall-fleet-growth` of the member that
+    /// decides, and need not wait until the new member has joined. A member that dies is replaced in the same
+    /// way.
+    ///
+    /// A member that shall leave is asked: see [`Growth::wait_to_leave`].
+    ///
+    /// # Errors
+    /// [`RequestError`], with [`Refusal::NotBelow`] if the name of the fleet is too long: it has at most 200
+    /// bytes.
+    /// # Examples
+    #[cfg_attr(all(target_os = "linux", not(miri)), doc = "```")]
+    #[cfg_attr(not(all(target_os = "linux", not(miri))), doc = "```ignore")]
+    /// use squall::fleet::{GroupKey, GrowthOptions, LocalNetwork, NameOptions, NodeBuilder, ServiceCall};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let network = LocalNetwork::new();
+    /// let (node, root) = NodeBuilder::new(GroupKey::random()).found(network.bind("a")?, &[])?;
+    /// let echo = |call: ServiceCall<'_>| Some(call.body.to_vec());
+    /// let right = node.serve(&"/echo".parse()?, &root, NameOptions::new().stateless(), echo)?;
+    ///
+    /// // At least two members. A program starts a process here.
+    /// let (started, starts) = std::sync::mpsc::channel();
+    /// let options = GrowthOptions::new(2, 8).look_every(Duration::from_millis(10));
+    /// let growth = node.grow(&right, options, move || {
+    ///     started.send(()).map_err(std::io::Error::other)
+    /// })?;
+    /// starts.recv()?;
+    /// assert_eq!(growth.wanted(), Some(2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn grow(
+        &self,
+        capability: &NameCapability,
+        options: GrowthOptions,
+        start: impl FnMut() -> io::Result<()> + Send + 'static,
+    ) -> Result<Growth, RequestError> {
+        let driver = Arc::downgrade(&self.0);
+        let load = move || driver.upgrade().map_or_else(NodeLoad::default, |driver| driver.load());
+        self.grow_by(capability, options, load, start)
+    }
+
+    /// Like [`grow`](Node::grow), but with a load that the program measures.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn grow_by(
+        &self,
+        capability: &NameCapability,
+        options: GrowthOptions,
+        load: impl Fn() -> NodeLoad + Send + Sync + 'static,
+        start: impl FnMut() -> io::Result<()> + Send + 'static,
+    ) -> Result<Growth, RequestError> {
+        let fleet = capability.name().clone();
+        let text = format!("{}/{PART}/{:032x}", fleet.as_str(), random());
+        let name: Name = text.parse().map_err(|_| RequestError::Refused(Refusal::NotBelow))?;
+        let state = State {
+            sizer: Sizer::new(options),
+            history: VecDeque::new(),
+            asked: false,
+            resigned: false,
+            ended: false,
+        };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let (began, load) = (Instant::now(), Box::new(load));
+        let shared = Arc::new(Shared { state, changed, began, load, fleet });
+        let served = shared.clone();
+        let service = Kind::Plain(Arc::new(move |call: ServiceCall<'_>| served.serve(call)));
+        let name = self.register(&name, capability, NameOptions::new(), 0, service)?;
+        let (driver, to_ask, start) = (Arc::downgrade(&self.0), Vec::new(), Box::new(start));
+        let looker = Looker { driver, shared: shared.clone(), options, to_ask, start };
+        let builder = thread::Builder::new().name("squall-fleet-growth".into());
+        let thread = builder.spawn(move || looker.run()).ok();
+        let growth = Growth { driver: Arc::downgrade(&self.0), shared, name, thread };
+        // Its drop ends the name.
+        if growth.thread.is_some() { Ok(growth) } else { Err(RequestError::NoThread) }
+    }
+}
+
+/// A member's part in the size of its fleet: see [`Node::grow`].
+///
+/// Dropping it ends its thread. The fleet then replaces this member, as after a death.
+pub struct Growth {
+    driver: Weak<Driver>,
+    shared: Arc<Shared>,
+    /// Ends the name at which the others ask.
+    name: NameCapability,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl fmt::Debug for Growth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Growth").field("fleet", &self.shared.fleet).field("wanted", &self.wanted()).finish()
+    }
+}
+
+impl Growth {
+    /// Returns the wanted size of the fleet, once it is known.
+    pub fn wanted(&self) -> Option<u32> {
+        self.shared.state().sizer.wanted()
+    }
+
+    /// Returns the last decisions of this member, with their reasons: at most 64, the newest last.
+    pub fn history(&self) -> Vec<GrowthDecision> {
+        self.shared.state().history.iter().copied().collect()
+    }
+
+    /// Waits until the fleet asks this member to leave. Returns false if the limit passes first.
+    ///
+    /// The program then calls [`Node::leave`], which moves the shards away first.
+    pub fn wait_to_leave(&self, limit: Duration) -> bool {
+        self.shared.wait(limit, |state| state.asked)
+    }
+
+    /// Tells the fleet that this member leaves by its own decision, so that it is not replaced. Call it
+    /// before [`Node::leave`]. A member that was asked to leave need not.
+    ///
+    /// # Errors
+    /// [`RequestError`]: the fleet may replace this member.
+    pub fn resign(&self, limit: Duration) -> Result<(), RequestError> {
+        let Some(driver) = self.driver.upgrade() else { return Err(RequestError::NoMember) };
+        {
+            let mut state = self.shared.state();
+            if state.asked || std::mem::replace(&mut state.resigned, true) {
+                return Ok(());
+            }
+        }
+        let members = driver.growing(&self.shared.fleet);
+        let me = driver.state().core.me();
+        let decider = members.first_key_value().filter(|(node, _)| **node != me);
+        let heir = members.iter().find(|(node, _)| **node != me);
+        // If this member decides, the next one takes over.
+        let Some((_, name)) = decider.or(heir) else { return Ok(()) };
+        let told = block(driver.call(route(name, None, false), RESIGN, Vec::new(), limit));
+        match told {
+            Some(Ok(_)) => Ok(()),
+            _ => {
+                self.shared.state().resigned = false;
+                Err(RequestError::TimedOut)
+            }
+        }
+    }
+}
+
+impl Drop for Growth {
+    fn drop(&mut self) {
+        self.shared.state().ended = true;
+        self.shared.changed.notify_all();
+        if let Some(driver) = self.driver.upgrade() {
+            driver.drive(|state, now| state.core.withdraw(now, self.name.clone()));
+        }
+        // The closure of the program may drop it on this very thread.
+        if let Some(thread) =
+            self.thread.take().filter(|thread| thread.thread().id() != thread::current().id())
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread of a member.
+struct Looker {
+    driver: Weak<Driver>,
+    shared: Arc<Shared>,
+    options: GrowthOptions,
+    /// Members to ask to leave.
+    to_ask: Vec<NodeId>,
+    start: Box<dyn FnMut() -> io::Result<()> + Send>,
+}
+
+impl Looker {
+    fn run(mut self) {
+        while !self.shared.wait(self.options.look_every, |state| state.ended) {
+            let Some(driver) = self.driver.upgrade() else { return };
+            if driver.is_closed() {
+                return;
+            }
+            self.look(&driver);
+        }
+    }
+
+    fn look(&mut self, driver: &Arc<Driver>) {
+        let members = driver.growing(&self.shared.fleet);
+        let me = driver.state().core.me();
+        if members.first_key_value().is_none_or(|(node, _)| *node != me) || self.shared.state().resigned {
+            return;
+        }
+        let wanted = self.shared.state().sizer.wanted();
+        let ask = |(node, name): (&NodeId, &Name)| {
+            let body = wanted.unwrap_or(UNKNOWN).to_le_bytes().to_vec();
+            let call = driver.call(route(name, None, true), LOAD, body, self.options.answer_limit());
+            (*node, call)
+        };
+        let asked: Vec<_> = members.iter().filter(|(node, _)| **node != me).map(ask).collect();
+        let mut loads = BTreeMap::from([(me, Some((self.shared.load)()))]);
+        let mut told = None;
+        for (node, call) in asked {
+            let answer = match block(call) {
+                Some(Ok(bytes)) => postcard::from_bytes::<(NodeLoad, Option<u32>)>(&bytes).ok(),
+                _ => None,
+            };
+            told = told.max(answer.and_then(|(_, known)| known));
+            loads.insert(node, answer.map(|(load, _)| load));
+        }
+        let now = self.shared.now();
+        let mut state = self.shared.state();
+        if let (None, Some(told)) = (state.sizer.wanted(), told) {
+            // It decides since it joined with the lowest number.
+            state.sizer.follow(told);
+        }
+        let (step, decision) = state.sizer.look(now, me, &loads);
+        drop(state);
+        decision.into_iter().for_each(|decision| self.shared.record(decision));
+        match step {
+            Step::Keep => {}
+            Step::Start => self.start_member(),
+            Step::AskToLeave(node) => self.to_ask.push(node),
+        }
+        self.ask_to_leave(driver, &members);
+    }
+
+    /// Asks members to leave. Those that do not answer are asked again at the next look.
+    fn ask_to_leave(&mut self, driver: &Arc<Driver>, members: &BTreeMap<NodeId, Name>) {
+        let limit = self.options.answer_limit();
+        self.to_ask.retain(|node| {
+            let Some(name) = members.get(node) else { return false };
+            !matches!(block(driver.call(route(name, None, true), LEAVE, Vec::new(), limit)), Some(Ok(_)))
+        });
+    }
+
+    fn start_member(&mut self) {
+        let started = catch_unwind(AssertUnwindSafe(&mut self.start));
+        let failed = match started {
+            Ok(result) => result.is_err(),
+            Err(payload) => {
+                drop_payload(payload);
+                true
+            }
+        };
+        if failed {
+            let now = self.shared.now();
+            let mut state = self.shared.state();
+            state.sizer.start_failed(now);
+            let last = state.history.back().copied();
+            drop(state);
+            if let Some(last) = last {
+                let reason = GrowthReason::StartFailed;
+                self.shared.record(GrowthDecision { at: now, action: GrowthAction::Keep, reason, ..last });
+            }
+        }
+    }
+}
+
+impl Driver {
+    /// Returns the members of a fleet that choose its size, and the names at which they are asked.
+    fn growing(&self, fleet: &Name) -> BTreeMap<NodeId, Name> {
+        let state = self.state();
+        let directory = &state.core.group().directory;
+        let is_part = |name: &Name| {
+            let rest = name.as_str().strip_prefix(fleet.as_str()).and_then(|rest| rest.strip_prefix('/'));
+            rest.and_then(|rest| rest.strip_prefix(PART)).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let parts = directory.names().filter(|(name, _)| is_part(name));
+        parts.filter_map(|(name, entry)| Some((entry.places.first()?.node, name.clone()))).collect()
+    }
+}

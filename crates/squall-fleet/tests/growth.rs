@@ -1,0 +1,243 @@
+//! A fleet that chooses its own size: members start, die, are replaced, and leave.
+
+use squall_fleet::{
+    GroupKey, Growth, GrowthAction, GrowthOptions, GrowthReason, LocalNetwork, Name, NameCapability, Node,
+    NodeBuilder, NodeId, NodeLoad, ServiceCall, ShardService,
+};
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// No test waits so long unless it fails.
+const LONG: Duration = Duration::from_secs(60);
+const SHARDS: u32 = 6;
+/// Waiting calls of a member: too many, enough, and few.
+const HIGH: u64 = 100;
+const STEADY: u64 = 8;
+const LOW: u64 = 0;
+
+/// A counter in each shard.
+#[derive(Default)]
+struct Counters(Mutex<HashMap<u32, u64>>);
+
+impl ShardService for Counters {
+    fn create(&self, shard: u32) {
+        self.0.lock().unwrap().insert(shard, 0);
+    }
+
+    fn import(&self, shard: u32, state: &[u8]) {
+        self.0.lock().unwrap().insert(shard, u64::from_le_bytes(state.try_into().unwrap()));
+    }
+
+    fn export(&self, shard: u32) -> Vec<u8> {
+        self.0.lock().unwrap()[&shard].to_le_bytes().to_vec()
+    }
+
+    fn forget(&self, shard: u32) {
+        self.0.lock().unwrap().remove(&shard);
+    }
+
+    fn call(&self, shard: u32, call: ServiceCall<'_>) -> Option<Vec<u8>> {
+        let mut shards = self.0.lock().unwrap();
+        let count = shards.get_mut(&shard)?;
+        *count += call.method;
+        Some(count.to_le_bytes().to_vec())
+    }
+}
+
+struct Member {
+    id: NodeId,
+    growth: Growth,
+    killed: AtomicBool,
+    resigns: AtomicBool,
+}
+
+/// A group, in which each member is a thread, as a process would be.
+struct World {
+    network: LocalNetwork,
+    key: GroupKey,
+    root: Mutex<Option<NameCapability>>,
+    fleet: Name,
+    waiting: AtomicU64,
+    started: AtomicU64,
+    members: Mutex<Vec<Arc<Member>>>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
+}
+
+impl World {
+    fn new() -> Arc<World> {
+        let world = Arc::new(World {
+            network: LocalNetwork::new(),
+            key: GroupKey::random(),
+            root: Mutex::new(None),
+            fleet: "/counters".parse().unwrap(),
+            waiting: AtomicU64::new(STEADY),
+            started: AtomicU64::new(0),
+            members: Mutex::new(Vec::new()),
+            threads: Mutex::new(Vec::new()),
+        });
+        // It outlives the members, so that they have an endpoint to join at.
+        let (seed, root) =
+            NodeBuilder::new(world.key).found(world.network.bind("seed").unwrap(), &[]).unwrap();
+        *world.root.lock().unwrap() = Some(root);
+        std::mem::forget(seed);
+        world
+    }
+
+    /// Starts a member, as the fleet does.
+    fn start(self: &Arc<World>) -> io::Result<()> {
+        let world = self.clone();
+        let number = self.started.fetch_add(1, SeqCst);
+        let thread = thread::Builder::new().spawn(move || world.run(number))?;
+        self.threads.lock().unwrap().push(thread);
+        Ok(())
+    }
+
+    /// The program of a member.
+    fn run(self: Arc<World>, number: u64) {
+        let transport = self.network.bind(&number.to_string()).unwrap();
+        let node = NodeBuilder::new(self.key).join(transport, &["local/seed"]).unwrap();
+        node.wait_joined(LONG).unwrap();
+        let root = self.root.lock().unwrap().clone().unwrap();
+        let right = node.serve_shards(&self.fleet, &root, SHARDS, Counters::default()).unwrap();
+        let (of_load, of_start) = (self.clone(), self.clone());
+        let load = move || NodeLoad { waiting: of_load.waiting.load(SeqCst), ..NodeLoad::default() };
+        let millis = Duration::from_millis;
+        let options = GrowthOptions::new(1, 3).calls_max(1_000_000).waiting_max(10).looks(2);
+        let options = options.look_every(millis(5)).pause(millis(10)).start_limit(LONG);
+        let growth = node.grow_by(&right, options, load, move || of_start.start()).unwrap();
+        let (killed, resigns) = (AtomicBool::new(false), AtomicBool::new(false));
+        let member = Arc::new(Member { id: node.id(), growth, killed, resigns });
+        self.members.lock().unwrap().push(member.clone());
+        while !member.killed.load(SeqCst) && !member.growth.wait_to_leave(millis(5)) {
+            if member.resigns.load(SeqCst) {
+                member.growth.resign(LONG).unwrap();
+                break;
+            }
+        }
+        self.members.lock().unwrap().retain(|other| other.id != member.id);
+        if !member.killed.load(SeqCst) {
+            node.leave(LONG).unwrap();
+        }
+        // A death: the others are not told.
+        drop(node);
+    }
+
+    fn members(&self) -> Vec<Arc<Member>> {
+        self.members.lock().unwrap().clone()
+    }
+
+    /// Waits until the fleet has so many members, with all shards in place. Returns their numbers.
+    fn settle(&self, visitor: &Node, members: usize) -> Vec<NodeId> {
+        loop {
+            let shown = visitor.show(LONG).unwrap();
+            let fleet = shown.services.iter().find(|service| service.name == self.fleet);
+            let settled = fleet.filter(|fleet| {
+                let lives =
+                    |member: &&Arc<Member>| !member.killed.load(SeqCst) && fleet.nodes.contains(&member.id);
+                let here = self.members().iter().filter(lives).count();
+                fleet.nodes.len() == members
+                    && here == members
+                    && fleet.shards.iter().all(|shard| shard.owner.is_some() && shard.target.is_none())
+            });
+            if let Some(fleet) = settled {
+                return fleet.nodes.clone();
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The member that decides.
+    fn decider(&self) -> Arc<Member> {
+        self.members().into_iter().min_by_key(|member| member.id).unwrap()
+    }
+}
+
+#[test]
+fn fo_13_a_fleet_chooses_its_size_by_its_load_and_replaces_the_dead() {
+    let world = World::new();
+    let visitor =
+        NodeBuilder::new(world.key).visit(world.network.bind("visitor").unwrap(), &["local/seed"]).unwrap();
+    world.start().unwrap();
+    world.settle(&visitor, 1);
+    assert_eq!(world.started.load(SeqCst), 1);
+
+    // Too many calls wait, so the fleet grows to its largest size.
+    world.waiting.store(HIGH, SeqCst);
+    world.settle(&visitor, 3);
+    world.waiting.store(STEADY, SeqCst);
+    let grown: Vec<_> = (world.members().iter())
+        .flat_map(|member| member.growth.history())
+        .filter(|decision| decision.reason == GrowthReason::CallsWait)
+        .collect();
+    assert_eq!(grown.len(), 2, "{grown:?}");
+    assert!(grown.iter().all(|decision| decision.action == GrowthAction::Start && decision.waiting > 10));
+
+    // The member that decides dies. The next one knows the wanted size.
+    let dead = world.decider();
+    dead.killed.store(true, SeqCst);
+    let nodes = world.settle(&visitor, 3);
+    assert!(!nodes.contains(&dead.id));
+    assert_eq!(world.started.load(SeqCst), 4);
+
+    // A member that leaves by its own decision is not replaced.
+    let leaver = world.members().into_iter().find(|member| member.id != world.decider().id).unwrap();
+    leaver.resigns.store(true, SeqCst);
+    world.settle(&visitor, 2);
+    assert_eq!(world.decider().growth.wanted(), Some(2));
+
+    // The fleet shrinks. Each member that is asked hands its shards over first.
+    let add = |shard: u32, count: u64| {
+        let reply = visitor.call_shard(&world.fleet, shard, count, b"", LONG).unwrap();
+        u64::from_le_bytes(reply.try_into().unwrap())
+    };
+    let before: Vec<u64> = (0..SHARDS).map(|shard| add(shard, 1 + u64::from(shard))).collect();
+    world.waiting.store(LOW, SeqCst);
+    world.settle(&visitor, 1);
+    let after: Vec<u64> = (0..SHARDS).map(|shard| add(shard, 0)).collect();
+    assert_eq!(before, after);
+    let last = world.decider();
+    let shrunk = last.growth.history().into_iter().find(|decision| decision.action == GrowthAction::Shrink);
+    assert_eq!(shrunk.unwrap().reason, GrowthReason::FewCalls);
+    assert_eq!(world.started.load(SeqCst), 4);
+
+    last.killed.store(true, SeqCst);
+    let threads: Vec<_> = std::mem::take(&mut *world.threads.lock().unwrap());
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_failed_start_is_recorded_and_repeated() {
+    let (node, root) =
+        NodeBuilder::new(GroupKey::random()).found(LocalNetwork::new().bind("a").unwrap(), &[]).unwrap();
+    let serve = |call: ServiceCall<'_>| Some(call.body.to_vec());
+    let right = node.serve(&"/echo".parse().unwrap(), &root, Default::default(), serve).unwrap();
+    let (tried, tries) = std::sync::mpsc::channel();
+    let millis = Duration::from_millis;
+    let options = GrowthOptions::new(2, 2).look_every(millis(1)).pause(millis(1));
+    let mut count = 0;
+    let growth = node.grow(&right, options, move || {
+        count += 1;
+        let _ = tried.send(count);
+        if count == 1 { panic!("as planned") } else { Err(io::Error::other("as planned")) }
+    });
+    let growth = growth.unwrap();
+    assert!((1..4).all(|count| tries.recv() == Ok(count)));
+    drop(tries);
+    let history = growth.history();
+    let failed = history.iter().filter(|decision| decision.reason == GrowthReason::StartFailed).count();
+    assert!(failed >= 2, "{history:?}");
+    let text = history[0].to_string();
+    assert!(
+        text.starts_with("the fleet starts a member: a member is missing (1 members, 2 wanted"),
+        "{text}"
+    );
+    // The load of the node itself.
+    let before = node.load();
+    node.call(&"/echo".parse().unwrap(), 0, b"x", LONG).unwrap();
+    let after = node.load();
+    assert_eq!((after.calls - before.calls, after.refused), (1, 0));
+}
