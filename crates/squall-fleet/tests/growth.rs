@@ -187,7 +187,8 @@ fn fo_13_a_fleet_chooses_its_size_by_its_load_and_replaces_the_dead() {
     let leaver = world.members().into_iter().find(|member| member.id != world.decider().id).unwrap();
     leaver.resigns.store(true, SeqCst);
     world.settle(&visitor, 2);
-    assert_eq!(world.decider().growth.wanted(), Some(2));
+    let decider = world.decider();
+    assert_eq!(decider.growth.wanted(), Some(2), "{:?}", decider.growth.history());
 
     // The fleet shrinks. Each member that is asked hands its shards over first.
     let add = |shard: u32, count: u64| {

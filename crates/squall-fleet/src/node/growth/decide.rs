@@ -13,14 +13,14 @@
 //! - I4. Two changes by load are at least a pause apart. A change back within four pauses doubles the pause,
 //!   up to 32 fold.
 //! - I5. A member that is asked to leave does not count. If it stays, it counts again after a time. Until
-//!   then the load decides nothing, since it is that of more members than stay.
+//!   then the load changes no size, since it is that of more members than stay.
 //!
 //! Cost: a look takes time in proportion to the members.
 //! Source: Wentzlaff 2012, §3.2.4 and §3.5.1 (FO-13). The hysteresis is that of `squall-adapt`.
 
 use super::{GrowthAction, GrowthDecision, GrowthOptions, GrowthReason, NodeLoad};
 use crate::NodeId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The most doublings of a pause.
@@ -64,6 +64,8 @@ pub(super) struct Sizer {
     failures: u32,
     /// Members that were asked to leave or said so, and the time at which they count again (I5).
     leaving: BTreeMap<NodeId, Duration>,
+    /// Members that stayed for that time, so that they count.
+    stayed: BTreeSet<NodeId>,
     /// The last reason to keep the size, so that it is recorded once.
     held: Option<GrowthReason>,
 }
@@ -83,6 +85,7 @@ impl Sizer {
             is_starting: false,
             failures: 0,
             leaving: BTreeMap::new(),
+            stayed: BTreeSet::new(),
             held: None,
         }
     }
@@ -98,7 +101,22 @@ impl Sizer {
         *self = Sizer { wanted: Some(self.bound(wanted)), ..Sizer::new(options) };
     }
 
-    /// Notes that a member leaves by its own decision, or by a command. It is not replaced.
+    /// Notes that another member decides. A start of this member is over: the started member may have come,
+    /// decided, and died.
+    pub(super) fn pass_on(&mut self) {
+        if let Some(wanted) = self.wanted {
+            self.follow(wanted);
+        }
+    }
+
+    /// Notes that a member leaves. The wanted size is already without it.
+    pub(super) fn leaves(&mut self, now: Duration, node: NodeId) {
+        if !self.stayed.contains(&node) {
+            self.leaving.entry(node).or_insert(now + self.options.start_limit);
+        }
+    }
+
+    /// Notes that a member leaves by its own decision. It is not replaced.
     pub(super) fn resigned(&mut self, now: Duration, node: NodeId) {
         if self.leaving.insert(node, now + self.options.start_limit).is_none() {
             self.wanted = self.wanted.map(|wanted| self.bound(wanted.saturating_sub(1)));
@@ -120,14 +138,17 @@ impl Sizer {
         self.options.pause.saturating_mul(2_u32.pow(doublings.min(DOUBLINGS_MAX)))
     }
 
-    /// Looks at the members and their loads; a member that has not answered has none. Returns the next step,
-    /// and the decision if there is something new to record.
+    /// Looks at the members and their loads; a member that has not answered has no load. Returns the next
+    /// step, and the decision if there is something new to record.
     pub(super) fn look(
         &mut self,
         now: Duration,
         me: NodeId,
         loads: &BTreeMap<NodeId, Option<NodeLoad>>,
     ) -> (Step, Option<GrowthDecision>) {
+        let late = self.leaving.iter().filter(|(_, until)| now >= **until).map(|(node, _)| *node);
+        self.stayed.extend(late);
+        self.stayed.retain(|node| loads.contains_key(node));
         self.leaving.retain(|node, until| loads.contains_key(node) && now < *until);
         let stays = |node: &&NodeId| !self.leaving.contains_key(node);
         let members = u32::try_from(loads.keys().filter(stays).count()).unwrap_or(u32::MAX);

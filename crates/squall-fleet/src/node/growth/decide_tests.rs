@@ -135,7 +135,7 @@ fn a_load_that_alternates_changes_the_size_less_and_less() {
     assert_eq!(changes[0], 2, "{:?}", fleet.record);
     // Without the doubled pause, there were 80.
     assert!(changes.iter().sum::<usize>() <= 12, "{changes:?}");
-    // Looks that are high one by one change nothing.
+    // Looks that are high one by one change no size.
     let mut fleet = Fleet::new(1);
     for _ in 0..50 {
         fleet.run(2, 190);
@@ -223,6 +223,10 @@ fn a_member_that_does_not_leave_counts_again() {
     }
     fleet.look();
     assert_eq!(fleet.sizer.wanted(), Some(2));
+    // It still says that it leaves.
+    fleet.sizer.leaves(fleet.now(), NodeId(2));
+    fleet.run(2, 60);
+    assert_eq!(fleet.sizer.wanted(), Some(2));
 }
 
 #[test]
@@ -251,4 +255,16 @@ fn without_all_loads_only_the_size_counts() {
     for loads in [&loads, &loads, &fewer, &fewer] {
         assert_eq!(sizer.look(Duration::from_secs(1), ME, loads).0, Step::Keep);
     }
+}
+
+#[test]
+fn a_start_is_over_once_another_member_decides() {
+    let mut fleet = Fleet::new(1);
+    fleet.starts_nothing = true;
+    fleet.run(4, 150);
+    assert_eq!((fleet.steps().len(), fleet.sizer.wanted()), (1, Some(2)));
+    assert_eq!(fleet.look(), Step::Keep);
+    // The started member decides, and dies.
+    fleet.sizer.pass_on();
+    assert_eq!((fleet.look(), fleet.sizer.wanted()), (Step::Start, Some(2)));
 }

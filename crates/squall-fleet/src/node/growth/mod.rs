@@ -6,6 +6,7 @@
 //!
 //! - I1. At most one member decides, as far as the members agree on the directory. If it dies, the next one
 //!   goes on with the size that the dead one has told. One that joins asks for that size first.
+//!   A member that leaves says so to each that asks, so the next one to decide knows it, too.
 //! - I2. A member leaves by the code of its program, in two phases. The one that decides only asks.
 //! - I3. The program's closures run on the thread of [`Growth`], without a lock.
 //!
@@ -27,6 +28,7 @@ use super::service::ServiceCall;
 use super::{NameOptions, Node, RequestError, block, route};
 use crate::capability::random;
 use crate::{Name, NameCapability, NodeId, Refusal};
+use serde::{Deserialize, Serialize};
 use squall_sys::panics::drop_payload;
 use squall_sys::sync::{Condvar, Mutex, MutexGuard, StdArc as Arc, Weak, lock, thread};
 use std::collections::{BTreeMap, VecDeque};
@@ -37,12 +39,11 @@ use std::time::{Duration, Instant};
 
 /// The part of the names of members that choose the size of their fleet.
 const PART: &str = "growth";
-/// The method that tells a member the wanted size. Returns its load, and the wanted size that it knows.
+/// The method that tells a member the wanted size. Returns its load, the wanted size that it knows, and
+/// whether it leaves.
 const LOAD: u64 = 0;
 /// The method that asks a member to leave.
 const LEAVE: u64 = 1;
-/// The method that tells that the calling member leaves.
-const RESIGN: u64 = 2;
 /// In place of a wanted size: the member that decides does not know it yet.
 const UNKNOWN: u32 = 0;
 /// The most decisions that a member remembers.
@@ -51,9 +52,19 @@ const HISTORY: usize = 64;
 struct State {
     sizer: Sizer,
     history: VecDeque<GrowthDecision>,
+    leaves: Leaves,
     asked: bool,
-    resigned: bool,
     ended: bool,
+}
+
+/// Whether a member leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Leaves {
+    No,
+    /// By its own decision, and the member that decides does not know it yet.
+    Resigns,
+    /// The member that decides knows it.
+    Known,
 }
 
 struct Shared {
@@ -93,25 +104,23 @@ impl Shared {
 
     /// Serves the calls of the other members.
     fn serve(&self, call: ServiceCall<'_>) -> Option<Vec<u8>> {
-        let now = self.now();
         match call.method {
             LOAD => {
+                let load = (self.load)();
                 let wanted = u32::from_le_bytes(call.body.try_into().ok()?);
                 let mut state = self.state();
                 if wanted != UNKNOWN {
                     state.sizer.follow(wanted);
                 }
-                let known = state.sizer.wanted();
+                let (known, leaves) = (state.sizer.wanted(), state.leaves);
                 drop(state);
-                postcard::to_allocvec(&((self.load)(), known)).ok()
+                postcard::to_allocvec(&(load, known, leaves)).ok()
             }
             LEAVE => {
-                self.state().asked = true;
+                let mut state = self.state();
+                (state.asked, state.leaves) = (true, Leaves::Known);
+                drop(state);
                 self.changed.notify_all();
-                Some(Vec::new())
-            }
-            RESIGN => {
-                self.state().sizer.resigned(now, call.client);
                 Some(Vec::new())
             }
             _ => None,
@@ -197,8 +206,8 @@ impl Node {
         let state = State {
             sizer: Sizer::new(options),
             history: VecDeque::new(),
+            leaves: Leaves::No,
             asked: false,
-            resigned: false,
             ended: false,
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
@@ -255,30 +264,18 @@ impl Growth {
     /// Tells the fleet that this member leaves by its own decision, so that it is not replaced. Call it
     /// before [`Node::leave`]. A member that was asked to leave need not.
     ///
+    /// Waits for the answer of the member that decides, at its next look.
+    ///
     /// # Errors
-    /// [`RequestError`]: the fleet may replace this member.
+    /// [`RequestError::TimedOut`]: the fleet may replace this member.
     pub fn resign(&self, limit: Duration) -> Result<(), RequestError> {
-        let Some(driver) = self.driver.upgrade() else { return Err(RequestError::NoMember) };
-        {
-            let mut state = self.shared.state();
-            if state.asked || std::mem::replace(&mut state.resigned, true) {
-                return Ok(());
-            }
+        let mut state = self.shared.state();
+        if state.leaves == Leaves::No {
+            state.leaves = Leaves::Resigns;
         }
-        let members = driver.growing(&self.shared.fleet);
-        let me = driver.state().core.me();
-        let decider = members.first_key_value().filter(|(node, _)| **node != me);
-        let heir = members.iter().find(|(node, _)| **node != me);
-        // If this member decides, the next one takes over.
-        let Some((_, name)) = decider.or(heir) else { return Ok(()) };
-        let told = block(driver.call(route(name, None, false), RESIGN, Vec::new(), limit));
-        match told {
-            Some(Ok(_)) => Ok(()),
-            _ => {
-                self.shared.state().resigned = false;
-                Err(RequestError::TimedOut)
-            }
-        }
+        drop(state);
+        let known = self.shared.wait(limit, |state| state.leaves == Leaves::Known);
+        if known { Ok(()) } else { Err(RequestError::TimedOut) }
     }
 }
 
@@ -322,10 +319,16 @@ impl Looker {
     fn look(&mut self, driver: &Arc<Driver>) {
         let members = driver.growing(&self.shared.fleet);
         let me = driver.state().core.me();
-        if members.first_key_value().is_none_or(|(node, _)| *node != me) || self.shared.state().resigned {
-            return;
+        if members.first_key_value().is_none_or(|(node, _)| *node != me) {
+            return self.shared.state().sizer.pass_on();
         }
-        let wanted = self.shared.state().sizer.wanted();
+        let mut state = self.shared.state();
+        let resigns = state.leaves == Leaves::Resigns;
+        if resigns {
+            state.sizer.resigned(self.shared.now(), me);
+        }
+        let wanted = state.sizer.wanted();
+        drop(state);
         let ask = |(node, name): (&NodeId, &Name)| {
             let body = wanted.unwrap_or(UNKNOWN).to_le_bytes().to_vec();
             let call = driver.call(route(name, None, true), LOAD, body, self.options.answer_limit());
@@ -333,14 +336,16 @@ impl Looker {
         };
         let asked: Vec<_> = members.iter().filter(|(node, _)| **node != me).map(ask).collect();
         let mut loads = BTreeMap::from([(me, Some((self.shared.load)()))]);
-        let mut told = None;
+        let (mut told, mut leavers) = (None, Vec::new());
         for (node, call) in asked {
             let answer = match block(call) {
-                Some(Ok(bytes)) => postcard::from_bytes::<(NodeLoad, Option<u32>)>(&bytes).ok(),
+                Some(Ok(bytes)) => postcard::from_bytes::<(NodeLoad, Option<u32>, Leaves)>(&bytes).ok(),
                 _ => None,
             };
-            told = told.max(answer.and_then(|(_, known)| known));
-            loads.insert(node, answer.map(|(load, _)| load));
+            loads.insert(node, answer.map(|(load, ..)| load));
+            let Some((_, known, leaves)) = answer else { continue };
+            told = told.max(known);
+            leavers.push((node, leaves));
         }
         let now = self.shared.now();
         let mut state = self.shared.state();
@@ -348,7 +353,23 @@ impl Looker {
             // It decides since it joined with the lowest number.
             state.sizer.follow(told);
         }
+        for (node, leaves) in leavers {
+            match leaves {
+                Leaves::No => {}
+                Leaves::Resigns => {
+                    state.sizer.resigned(now, node);
+                    // The request tells it that it may leave.
+                    self.to_ask.push(node);
+                }
+                Leaves::Known => state.sizer.leaves(now, node),
+            }
+        }
         let (step, decision) = state.sizer.look(now, me, &loads);
+        if resigns {
+            // The others know the smaller size.
+            state.leaves = Leaves::Known;
+            self.shared.changed.notify_all();
+        }
         drop(state);
         decision.into_iter().for_each(|decision| self.shared.record(decision));
         match step {
