@@ -228,7 +228,8 @@ impl Node {
 
 /// A member's part in the size of its fleet: see [`Node::grow`].
 ///
-/// Dropping it ends its thread. The fleet then replaces this member, as after a death.
+/// Dropping it ends its thread, and waits for the closure or the calls that run there. The fleet then
+/// replaces this member, as after a death.
 pub struct Growth {
     driver: Weak<Driver>,
     shared: Arc<Shared>,
