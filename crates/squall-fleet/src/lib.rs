@@ -102,8 +102,10 @@ pub use methods::Methods;
 pub use node::{
     CallLost, ExportError, GroupInfo, GroupKey, Growth, GrowthAction, GrowthDecision, GrowthOptions,
     GrowthReason, MemberInfo, NameOptions, NamedSendError, NamedSender, Node, NodeBuilder, NodeImportError,
-    NodeLoad, RequestError, Service, ServiceCall, ServiceInfo, ShardInfo, ShardService,
+    NodeInfo, NodeLoad, RequestError, Service, ServiceCall, ServiceInfo, ShardInfo, ShardService, nodes,
 };
+#[cfg(not(loom))]
+pub use protocol::{CallCounts, EndInfo, EndReason, NodeFigures, NodeState};
 #[cfg(not(loom))]
 pub use protocol::{Fate, Location, Name, NameAlias, NameCapability, NameError, NodeId, Refusal};
 #[cfg(not(loom))]

@@ -13,10 +13,11 @@
 
 use super::growth::NodeLoad;
 use super::mailboxes::ServedMailbox;
+use super::registry;
 use super::service::{Service, ServiceCall, ShardService};
 use super::workers::Workers;
 use crate::handover::{Giver, Taker, handover};
-use crate::protocol::{CallId, Core, Directory, Output, Route, RunId, Time};
+use crate::protocol::{CallId, Core, Directory, NodeFigures, Output, Route, RunId, Time};
 use crate::transport::Receive;
 use crate::{Fate, NodeId, Refusal, Transport};
 use squall_sys::fork::forked;
@@ -42,13 +43,17 @@ pub(super) struct State {
     services: HashMap<u64, Kind>,
     calls: HashMap<CallId, Giver<Result<Vec<u8>>>>,
     requests: HashMap<u64, Giver<Result<(), Refusal>>>,
-    shows: Vec<Giver<(Option<NodeId>, Directory)>>,
+    /// Questions without an answer, by ticket.
+    pub(super) shows: HashMap<u64, Giver<(Option<NodeId>, Directory)>>,
+    pub(super) looks: HashMap<u64, (NodeId, Giver<NodeFigures>)>,
     last_ticket: u64,
+    /// Its number in the list of nodes, once it is in it.
+    pub(super) number: Option<u64>,
     /// The next tick that the timer thread knows of.
     tick_at: Time,
     pub(super) left: bool,
     /// The transport is stopped.
-    closed: bool,
+    pub(super) closed: bool,
 }
 
 pub(super) struct Driver {
@@ -57,6 +62,8 @@ pub(super) struct Driver {
     /// The node joined or left, or its next tick is earlier.
     changed: Condvar,
     pub(super) workers: Workers,
+    /// The number of the machine.
+    pub(super) host: u64,
     clock: Clock,
     /// Calls that services have begun to run.
     runs: AtomicU64,
@@ -105,6 +112,14 @@ enum Deed {
     Complete(Giver<Result<Vec<u8>>>, Result<Vec<u8>>),
     Decide(Giver<Result<(), Refusal>>, Result<(), Refusal>),
     Show(Giver<(Option<NodeId>, Directory)>, (Option<NodeId>, Directory)),
+    Look(Giver<NodeFigures>, NodeFigures),
+}
+
+impl State {
+    pub(super) fn next_ticket(&mut self) -> u64 {
+        self.last_ticket += 1;
+        self.last_ticket
+    }
 }
 
 impl State {
@@ -118,6 +133,7 @@ impl Driver {
     pub(super) fn new(
         transport: Arc<dyn Transport>,
         workers: usize,
+        host: u64,
         make: impl FnOnce(Time) -> Core,
     ) -> Driver {
         let clock = Clock::new();
@@ -127,14 +143,17 @@ impl Driver {
             services: HashMap::new(),
             calls: HashMap::new(),
             requests: HashMap::new(),
-            shows: Vec::new(),
+            shows: HashMap::new(),
+            looks: HashMap::new(),
             last_ticket: 0,
+            number: None,
             tick_at: Time::MAX,
             left: false,
             closed: false,
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        Driver { transport, state, changed, workers: Workers::new(workers), clock, runs: AtomicU64::new(0) }
+        let (workers, runs) = (Workers::new(workers), AtomicU64::new(0));
+        Driver { transport, state, changed, workers, host, clock, runs }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -181,6 +200,7 @@ impl Driver {
                 Deed::Complete(giver, result) => giver.give(result),
                 Deed::Decide(giver, outcome) => giver.give(outcome),
                 Deed::Show(giver, shown) => giver.give(shown),
+                Deed::Look(giver, figures) => giver.give(figures),
             }
         }
         result
@@ -232,9 +252,13 @@ impl Driver {
                 }
             }
             Output::Shown { leader, directory } => {
-                for giver in state.shows.drain(..) {
+                for (_, giver) in state.shows.drain() {
                     deeds.push(Deed::Show(giver, (leader, directory.clone())));
                 }
+            }
+            Output::Looked { node, figures } => {
+                let answered = state.looks.extract_if(|_, (asked, _)| *asked == node);
+                deeds.extend(answered.map(|(_, (_, giver))| Deed::Look(giver, (*figures).clone())));
             }
             Output::Joined => self.changed.notify_all(),
             Output::Left => {
@@ -302,8 +326,7 @@ impl Driver {
     ) -> Taker<Result<(), Refusal>> {
         let (giver, taker) = handover();
         self.drive(|state, now| {
-            state.last_ticket += 1;
-            let ticket = state.last_ticket;
+            let ticket = state.next_ticket();
             state.requests.insert(ticket, giver);
             request(&mut state.core, now, ticket);
         });
@@ -319,15 +342,6 @@ impl Driver {
     /// Adds a service before its name is registered.
     pub(super) fn add_service(&self, number: u64, kind: Kind) {
         self.state().services.insert(number, kind);
-    }
-
-    pub(super) fn show(self: &Arc<Self>) -> Taker<(Option<NodeId>, Directory)> {
-        let (giver, taker) = handover();
-        self.drive(|state, now| {
-            state.shows.push(giver);
-            state.core.show(now);
-        });
-        taker
     }
 
     /// Waits until `is_over`. Returns false if the limit passes first.
@@ -356,29 +370,34 @@ impl Driver {
             (state.closed, state.left) = (true, true);
             let calls = std::mem::take(&mut state.calls);
             let requests = std::mem::take(&mut state.requests);
+            let questions = (std::mem::take(&mut state.shows), std::mem::take(&mut state.looks));
             drop(state);
-            drop((calls, requests));
+            drop((calls, requests, questions));
             self.changed.notify_all();
         }
     }
 
     /// Ends the transport, the calls and the threads.
     pub(super) fn close(self: &Arc<Self>) {
-        let closed = std::mem::replace(&mut self.state().closed, true);
+        let mut state = self.state();
+        let closed = std::mem::replace(&mut state.closed, true);
+        let number = state.number.take();
+        drop(state);
         // The threads and connections are those of the parent.
         if closed || forked() {
             return;
         }
+        number.into_iter().for_each(registry::remove);
         self.drive(|state, now| state.core.close(now));
         self.transport.stop();
         self.workers.end(Duration::from_secs(10));
         let mut state = self.state();
         let services = std::mem::take(&mut state.services);
         let requests = std::mem::take(&mut state.requests);
-        let shows = std::mem::take(&mut state.shows);
+        let questions = (std::mem::take(&mut state.shows), std::mem::take(&mut state.looks));
         drop(state);
         // Without a result: the node is closed.
-        drop((requests, shows, services));
+        drop((requests, questions, services));
         self.changed.notify_all();
     }
 

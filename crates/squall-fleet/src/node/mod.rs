@@ -2,8 +2,10 @@
 
 mod driver;
 mod growth;
+mod look;
 mod mailboxes;
 mod objects;
+mod registry;
 mod service;
 mod show;
 mod workers;
@@ -11,6 +13,7 @@ mod workers;
 pub use self::growth::{Growth, GrowthAction, GrowthDecision, GrowthOptions, GrowthReason, NodeLoad};
 pub use self::mailboxes::{NamedSendError, NamedSender};
 pub use self::objects::{ExportError, NodeImportError};
+pub use self::registry::{NodeInfo, nodes};
 pub use self::service::{Service, ServiceCall, ShardService};
 pub use self::show::{GroupInfo, MemberInfo, ServiceInfo, ShardInfo};
 
@@ -163,18 +166,20 @@ impl NodeBuilder {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let transport: Arc<dyn Transport> = Arc::new(transport);
+        let location = self.location.unwrap_or_else(location);
         let options = NodeOptions {
             group: self.key.0,
             endpoint: transport.endpoint(),
-            location: self.location.unwrap_or_else(location),
+            location,
             timing: Timing::LOCAL,
         };
         let [seed, _] = [random(), 0].map(|number| number as u64);
-        let driver = Driver::new(transport, self.workers, |now| Core::new(options, seed, now));
+        let driver = Driver::new(transport, self.workers, location.host, |now| Core::new(options, seed, now));
         let driver = Arc::new(driver);
         driver.transport.start(Receiver::new(Frames(Arc::downgrade(&driver))))?;
         let node = Node(driver);
         node.0.start_timer()?;
+        node.0.state().number = Some(registry::add(&node.0));
         Ok(node)
     }
 }
@@ -542,30 +547,6 @@ impl Node {
         let name = route.name.clone();
         let taker = self.0.call(route, method, body.to_vec(), limit);
         ended(&name, block(taker))
-    }
-
-    /// Leaves the group: the services lose their names, the shards move to other members, and the node ends.
-    ///
-    /// If no other member can take the shards, their state ends.
-    ///
-    /// # Errors
-    /// The time is over. The node goes on leaving until it is dropped.
-    pub fn leave(&self, limit: Duration) -> Result<(), RequestError> {
-        self.0.drive(|state, now| state.core.leave(now));
-        let left = self.0.wait(limit, |state| state.left && state.core.running() == 0);
-        if left { Ok(()) } else { Err(RequestError::TimedOut) }
-    }
-
-    /// Returns the directory of the group: this member's copy, or that of a member which a visitor asks.
-    ///
-    /// # Errors
-    /// No member answers within `limit`.
-    pub fn show(&self, limit: Duration) -> Result<GroupInfo, RequestError> {
-        match block_for(self.0.show(), limit) {
-            Some(Some((leader, directory))) => Ok(GroupInfo::new(leader, &directory)),
-            Some(None) => Err(RequestError::NoMember),
-            None => Err(RequestError::TimedOut),
-        }
     }
 }
 

@@ -123,6 +123,11 @@ impl Client {
         self.calls.values().filter_map(|call| call.sent.map(|sent| sent.node)).collect()
     }
 
+    /// The number of calls that have not ended.
+    pub(crate) fn open(&self) -> usize {
+        self.calls.len()
+    }
+
     pub(crate) fn wake_at(&self) -> Time {
         self.timers.first().map_or(Time::MAX, |(at, _)| *at)
     }

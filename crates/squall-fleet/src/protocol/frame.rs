@@ -5,6 +5,7 @@
 
 use super::answer::{Answer, Key};
 use super::directory::{Change, Directory, Entry, Request};
+use super::figures::NodeFigures;
 use super::location::Location;
 use super::name::NameAlias;
 use super::serving::Session;
@@ -174,6 +175,11 @@ pub(crate) enum Body {
         shard: u32,
         epoch: u64,
         piece: u32,
+    },
+    /// Asks a node for its figures.
+    Look,
+    Looked {
+        figures: Box<NodeFigures>,
     },
 }
 

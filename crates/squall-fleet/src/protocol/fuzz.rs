@@ -219,6 +219,8 @@ fn bodies(number: u64) -> Vec<Body> {
         Body::NoMember { committed: Position::default() },
         Body::Ended { node },
         Body::Show,
+        Body::Look,
+        Body::Looked { figures: Box::default() },
     ];
     for term in [0, 1, number] {
         all.push(beat(term, None, Vec::new()));

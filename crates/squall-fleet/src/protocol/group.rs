@@ -120,6 +120,8 @@ pub(crate) struct Group {
     /// Nodes that are dead for certain.
     dead: BTreeSet<NodeId>,
     out: Vec<(NodeId, Body)>,
+    /// Members that were leaving when they were removed.
+    left: Vec<NodeId>,
 }
 
 impl Group {
@@ -143,6 +145,7 @@ impl Group {
             lease: 0,
             dead: BTreeSet::new(),
             out: Vec::new(),
+            left: Vec::new(),
         };
         group.delay_election(now);
         group
@@ -183,6 +186,11 @@ impl Group {
         self.is_member() && (now < self.lease || leads)
     }
 
+    /// The time for which this node may still serve.
+    pub(crate) fn lease_left(&self, now: Time) -> Time {
+        if self.is_member() { self.lease.max(self.authority(now)).saturating_sub(now) } else { 0 }
+    }
+
     /// The time since the last beat of a leader, or on a leader since the end of its authority.
     pub(crate) fn silence(&self, now: Time) -> Time {
         let heard = if self.is_leader() { self.authority(now) } else { self.heard.unwrap_or(0) };
@@ -191,6 +199,11 @@ impl Group {
 
     pub(crate) fn take_frames(&mut self) -> Vec<(NodeId, Body)> {
         std::mem::take(&mut self.out)
+    }
+
+    /// Takes the members that have left since the last time.
+    pub(crate) fn take_left(&mut self) -> Vec<NodeId> {
+        std::mem::take(&mut self.left)
     }
 
     /// The last change held.
@@ -528,6 +541,11 @@ impl Group {
             let (at, change) = &self.log[index];
             if *at > position {
                 break;
+            }
+            if let Change::Remove { node } = change
+                && self.directory.members.get(node).is_some_and(|member| member.leaving)
+            {
+                self.left.push(*node);
             }
             self.directory.apply(change);
             self.committed = *at;

@@ -15,6 +15,7 @@ mod core;
 mod directory;
 #[cfg(test)]
 mod directory_tests;
+mod figures;
 mod frame;
 #[cfg(test)]
 mod fuzz;
@@ -35,6 +36,7 @@ pub use self::answer::Fate;
 pub(crate) use self::calls::{CallId, Route};
 pub(crate) use self::core::{Core, NodeOptions, Output, Registration};
 pub(crate) use self::directory::{Directory, Request};
+pub use self::figures::{CallCounts, EndInfo, EndReason, NodeFigures, NodeState};
 pub(crate) use self::group::Timing;
 pub use self::location::Location;
 pub use self::name::{Name, NameAlias, NameCapability};

@@ -138,6 +138,10 @@ impl Serving {
         self.runs.len()
     }
 
+    pub(crate) fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
     /// Opens a session with the number `fresh`, or returns the number that an earlier copy has opened.
     pub(crate) fn open(
         &mut self,

@@ -285,7 +285,7 @@ impl World {
                     }
                     self.called(node, call, result);
                 }
-                Output::Requested { .. } | Output::Joined | Output::Shown { .. } => {}
+                Output::Requested { .. } | Output::Joined | Output::Shown { .. } | Output::Looked { .. } => {}
                 Output::Left => self.nodes[node].left = true,
             }
         }

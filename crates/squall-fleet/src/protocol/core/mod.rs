@@ -5,6 +5,7 @@
 //! - I3. A node that was removed begins again under another number. It keeps no shard and no session, and
 //!   registers its services again.
 
+mod look;
 mod names;
 mod output;
 mod requests;
@@ -15,6 +16,7 @@ pub(crate) use self::output::{Output, Registration};
 use super::answer::{Answer, Key, Part};
 use super::calls::{CallId, Client, Route};
 use super::directory::{Directory, Entry, Request};
+use super::figures::Counts;
 use super::frame::{Body, Frame, Position, State};
 use super::group::{ENDPOINT_BYTES_MAX, Group, Timing};
 use super::guard::Guard;
@@ -79,6 +81,7 @@ pub(crate) struct Core {
     last_number: u64,
     settled: Position,
     outputs: VecDeque<Output>,
+    counts: Counts,
     /// Frames to itself.
     loopback: VecDeque<Body>,
 }
@@ -111,6 +114,7 @@ impl Core {
             last_number: 0,
             settled: Position::default(),
             outputs: VecDeque::new(),
+            counts: Counts::default(),
             loopback: VecDeque::new(),
         }
     }
@@ -245,6 +249,7 @@ impl Core {
     pub(crate) fn may_start(&mut self, now: Time, run: RunId) -> bool {
         let Some(key) = self.serving.key(run) else { return false };
         if Guard::LeaseToRun.or(self.answers(now, key)) {
+            self.counts.add_served();
             return true;
         }
         if let Some((client, session, number)) = self.serving.cancel(run) {
@@ -306,19 +311,6 @@ impl Core {
         self.finish(now);
     }
 
-    /// Asks for the directory: at this node if it is a member, or at the nodes that it knows. The answer is
-    /// [`Output::Shown`], perhaps several.
-    pub(crate) fn show(&mut self, now: Time) {
-        if self.group.is_member() {
-            self.loopback.push_back(Body::Show);
-        } else {
-            for contact in self.contacts() {
-                self.send_to(contact, ANY, Body::Show);
-            }
-        }
-        self.finish(now);
-    }
-
     /// Notes that the node at an endpoint is dead for certain.
     pub(crate) fn endpoint_ended(&mut self, now: Time, endpoint: &str) {
         // Only nodes that were heard from that run: the endpoint may have another node by now.
@@ -339,6 +331,7 @@ impl Core {
     }
 
     fn note_death(&mut self, now: Time, node: NodeId) {
+        self.counts.note_death(node);
         self.group.died(now, node);
         let (client, mut names) = self.client_and_names();
         client.lost(now, node, &mut names);
@@ -379,7 +372,9 @@ impl Core {
     }
 
     pub(crate) fn take_outputs(&mut self) -> VecDeque<Output> {
-        std::mem::take(&mut self.outputs)
+        let outputs = std::mem::take(&mut self.outputs);
+        outputs.iter().for_each(|output| self.counts.add(output));
+        outputs
     }
 
     /// Receives a frame. `from` is the endpoint to answer to. A frame of another group, of another version,
@@ -511,6 +506,11 @@ impl Core {
                 }
                 self.outputs.push_back(Output::Shown { leader, directory });
             }
+            Body::Look => {
+                let figures = Box::new(self.figures(now));
+                self.send(from, Body::Looked { figures });
+            }
+            Body::Looked { figures } => self.outputs.push_back(Output::Looked { node: from, figures }),
             Body::Beat(_) | Body::Held { .. } | Body::Vote { .. } | Body::Voted { .. } => {
                 self.group.receive(now, from, body);
             }
@@ -700,6 +700,7 @@ impl Core {
         let me = if Guard::NewNumber.is_removed() { self.group.me } else { fresh };
         let random = Random::new(self.random.next());
         self.group = Group::new(me, self.options.timing, random, now);
+        self.counts.forget_members();
         self.drop_shards();
         self.serving.begin_again();
         // A request that may be applied already is asked for again: its keys tell.
@@ -774,6 +775,10 @@ impl Core {
         }
         self.settled = self.group.committed();
         let is_member = self.group.is_member();
+        let left = self.group.take_left();
+        if is_member || self.was_member {
+            self.counts.note_members(now, &self.group.directory, &left);
+        }
         if is_member && !self.was_member {
             self.was_member = true;
             self.outputs.push_back(Output::Joined);

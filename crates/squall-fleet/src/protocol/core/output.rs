@@ -3,6 +3,7 @@
 use crate::protocol::answer::Fate;
 use crate::protocol::calls::CallId;
 use crate::protocol::directory::{Directory, Request};
+use crate::protocol::figures::NodeFigures;
 use crate::protocol::name::{Name, NameAlias, NameCapability};
 use crate::protocol::{NodeId, Refusal, RunId};
 
@@ -57,6 +58,11 @@ pub(crate) enum Output {
     Shown {
         leader: Option<NodeId>,
         directory: Directory,
+    },
+    /// The figures of a node.
+    Looked {
+        node: NodeId,
+        figures: Box<NodeFigures>,
     },
     Joined,
     /// The node has left, or its group has ended.
