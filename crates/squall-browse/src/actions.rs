@@ -77,6 +77,7 @@ impl Action {
             Request::Disconnect { id, caller, author } => {
                 (Some(id), format!("disconnect caller {caller}"), author, false)
             }
+            Request::Leave { node, author } => (None, format!("let node {node} leave"), author, false),
             _ => return None,
         };
         let author = session.author(author.as_deref());

@@ -3,6 +3,7 @@
 //! - I1. A request that only reads writes no memory that a call reads. It uses snapshots of the inspection
 //!   and the records of `control`. One exception: it counts itself as a user of each connection of an
 //!   exported or imported object.
+//! - I2. A request about a node or its group locks the node for a moment. Calls of the node wait for it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -20,6 +21,7 @@ use squall_policy::attribute::AttributeInfo;
 use crate::actions;
 use crate::between::{self, Between};
 use crate::changes;
+use crate::fleets;
 use crate::protocol::{
     AttributeView, CallsView, ClassMemoryView, DecisionView, Detail, EVENTS_MAX, Hello, LevelView, ListQuery,
     Listing, MachineView, MediatorView, MemoryView, NodeMemoryView, OBJECTS_MAX, OPERATIONS, ObjectView,
@@ -81,6 +83,9 @@ fn perform(request: Request, session: &mut Session) -> Result<String, Refusal> {
         Request::Deny { id, method, .. } => agreed(between::set_right(find(&id)?.id, &method, false)),
         Request::Allow { id, method, .. } => agreed(between::set_right(find(&id)?.id, &method, true)),
         Request::Disconnect { id, caller, .. } => agreed(between::disconnect(find(&id)?.id, caller)),
+        Request::Nodes {} => text(&fleets::list()),
+        Request::Group { node } => text(&fleets::group(node).map_err(refused)?),
+        Request::Leave { node, .. } => text(&fleets::leave(node).map_err(refused)?),
         Request::Sample { id, span_ms } => text(&sample(&id, span_ms)?),
     }
 }
@@ -99,13 +104,17 @@ fn done(result: Result<(), ControlError>) -> Result<String, Refusal> {
 
 /// Answers a request about calls between processes, which has no result.
 fn agreed(result: Result<(), String>) -> Result<String, Refusal> {
-    result.map_err(|why| Refusal::new(RefusalKind::Refused, why))?;
+    result.map_err(refused)?;
     text(&())
 }
 
 fn freeze_all(frozen: bool) -> Result<String, Refusal> {
     control::freeze_all(frozen);
     text(&())
+}
+
+fn refused(why: String) -> Refusal {
+    Refusal::new(RefusalKind::Refused, why)
 }
 
 fn refuse(error: ControlError) -> Refusal {

@@ -10,8 +10,8 @@ use crate::connect::{Stream, connect};
 #[cfg(not(all(target_os = "linux", not(miri))))]
 use crate::elsewhere::{Stream, connect};
 use crate::protocol::{
-    ActionView, Answer, AttributeView, CallsView, Changes, DecisionView, Detail, Hello, ListQuery, Listing,
-    MachineView, MemoryView, RefusalKind, Request, SwapView, VERSION,
+    ActionView, Answer, AttributeView, CallsView, Changes, DecisionView, Detail, GroupView, Hello, ListQuery,
+    Listing, MachineView, MemoryView, NodeView, RefusalKind, Request, SwapView, VERSION,
 };
 use crate::target::{ClientError, Target};
 
@@ -332,6 +332,34 @@ impl Client {
     /// The errors of [`Client::set_right`].
     pub fn disconnect(&mut self, id: &str, caller: u64) -> Result<(), ClientError> {
         self.ask(&Request::Disconnect { id: id.to_owned(), caller, author: self.author.clone() })
+    }
+
+    /// Lists the nodes of the program: the members and visitors of groups.
+    ///
+    /// # Errors
+    /// The errors of [`Client::hello`]. A program with an older version of Squall refuses: see
+    /// [`Hello::operations`].
+    pub fn nodes(&mut self) -> Result<Vec<NodeView>, ClientError> {
+        self.ask(&Request::Nodes {})
+    }
+
+    /// Asks for the group of a node, with the figures of all members that answer. `node` is
+    /// [`NodeView::number`].
+    ///
+    /// # Errors
+    /// The errors of [`Client::nodes`]. The program refuses if it has no such node, or if no member answers.
+    pub fn group(&mut self, node: u64) -> Result<GroupView, ClientError> {
+        self.ask(&Request::Group { node })
+    }
+
+    /// Lets a node leave its group in two phases. Returns `true` once it has left, or after a second `false`:
+    /// then it goes on leaving. `node` is [`NodeView::number`].
+    ///
+    /// # Errors
+    /// The errors of [`Client::nodes`]. The program refuses if it has no such node, or if the node is no
+    /// member.
+    pub fn leave(&mut self, node: u64) -> Result<bool, ClientError> {
+        self.ask(&Request::Leave { node, author: self.author.clone() })
     }
 
     /// Counts an object's calls for a span. Each of its calls costs more during the count.

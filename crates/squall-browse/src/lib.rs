@@ -11,6 +11,7 @@ mod connect;
 #[cfg(any(test, not(all(target_os = "linux", not(miri)))))]
 #[cfg_attr(test, allow(dead_code))]
 mod elsewhere;
+mod fleets;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod paths;
 mod programs;

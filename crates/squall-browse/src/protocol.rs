@@ -15,10 +15,16 @@
 //! Later versions add operations, fields of answers and optional fields of requests. A change that an older
 //! client would misread raises [`VERSION`].
 
+mod fleets;
+mod memory;
 mod processes;
 
 use serde::{Deserialize, Serialize};
 
+pub use fleets::{
+    EndView, FatesView, FiguresView, GroupView, MemberView, MoveView, NameView, NodeView, OwnerView,
+};
+pub use memory::{ClassMemoryView, MemoryView, NodeMemoryView, VpMemoryView};
 pub use processes::{CallerView, ExportView, ImportView};
 
 /// Version of the protocol.
@@ -34,7 +40,7 @@ pub const ACTIONS_MAX: usize = 256;
 /// Longest span of a call count, in milliseconds.
 pub const SAMPLE_MS_MAX: u64 = 1000;
 /// Names of the operations of this version: the `op` of each [`Request`].
-pub const OPERATIONS: [&str; 23] = [
+pub const OPERATIONS: [&str; 26] = [
     "hello",
     "list",
     "changes",
@@ -57,6 +63,9 @@ pub const OPERATIONS: [&str; 23] = [
     "deny",
     "allow",
     "disconnect",
+    "nodes",
+    "group",
+    "leave",
     "sample",
 ];
 
@@ -205,6 +214,23 @@ pub enum Request {
         id: String,
         /// Number of the connection: [`CallerView::number`].
         caller: u64,
+        /// Author of the change, for the [log](Request::Actions).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        author: Option<String>,
+    },
+    /// Lists the nodes of the program: the members and visitors of groups. Answered with [`NodeView`]s.
+    Nodes {},
+    /// Asks for the group of a node. Answered with a [`GroupView`]. The node asks the other members for their
+    /// figures, and waits for them less than a second.
+    Group {
+        /// Number of the node: [`NodeView::number`].
+        node: u64,
+    },
+    /// Lets a node leave its group in two phases: its shards move away, then the group removes it. Answered
+    /// with `true` once it has left, or after a second with `false`: then it goes on leaving.
+    Leave {
+        /// Number of the node: [`NodeView::number`].
+        node: u64,
         /// Author of the change, for the [log](Request::Actions).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         author: Option<String>,
@@ -664,74 +690,6 @@ pub struct LevelView {
     pub name: String,
     /// VPs of each cluster.
     pub clusters: Vec<Vec<usize>>,
-}
-
-/// Statistics of the locality allocator. The fields are read one after the other while the program runs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct MemoryView {
-    /// Block cache mode: `restartable` or `locked`; absent if the program does not use the allocator.
-    pub mode: Option<String>,
-    /// Largest number of bytes that a VP caches.
-    pub vp_bytes_max: u64,
-    /// VPs that have ever allocated.
-    pub vps: Vec<VpMemoryView>,
-    /// Pages by node.
-    pub nodes: Vec<NodeMemoryView>,
-    /// Number of large blocks, each with a mapping of its own.
-    pub large_count: u64,
-    /// Bytes of the large blocks.
-    pub large_bytes: u64,
-}
-
-/// Statistics of the locality allocator for one VP.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct VpMemoryView {
-    /// Number of the VP.
-    pub vp: u32,
-    /// Bytes of its own blocks in its cache.
-    pub cached_bytes: u64,
-    /// Blocks of other VPs that wait here to be sent home.
-    pub outbox_count: u64,
-    /// Block classes that it has ever used.
-    pub classes: Vec<ClassMemoryView>,
-}
-
-/// Statistics of the locality allocator for one block class of a VP.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct ClassMemoryView {
-    /// Bytes of a block.
-    pub block_bytes: u64,
-    /// `true` if only threads of one VP use its blocks.
-    pub local: bool,
-    /// Number of slabs.
-    pub slabs: u64,
-    /// Blocks in use.
-    pub used: u64,
-    /// Blocks in the cache.
-    pub cached: u64,
-    /// Number of times that the cache was filled.
-    pub fills: u64,
-    /// Blocks returned to slabs.
-    pub returned: u64,
-    /// Returned blocks that other VPs sent home.
-    pub sent_home: u64,
-}
-
-/// Statistics of the locality allocator for the pages of one node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct NodeMemoryView {
-    /// Bytes of slabs.
-    pub used_bytes: u64,
-    /// Free bytes that still have memory.
-    pub free_bytes: u64,
 }
 
 /// Report of a swap.

@@ -4,6 +4,8 @@ mod adaptive;
 #[cfg(all(feature = "call", target_os = "linux", not(miri)))]
 mod between;
 mod common;
+#[cfg(all(feature = "fleet", target_os = "linux", not(miri)))]
+mod fleets;
 #[path = "../../../squall-rcu/tests/forked/mod.rs"]
 mod forked;
 mod fuzz;
