@@ -1,6 +1,6 @@
 //! Routes of the page's server.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -111,6 +111,8 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/{token}/program", get(program))
         .route("/{token}/log", get(log))
         .route("/{token}/memory", get(memory))
+        .route("/{token}/fleet", get(fleet))
+        .route("/{token}/fleet/{node}/leave", post(leave))
         .route("/{token}/rows/{page}/{since}", get(rows))
         .route("/{token}/count", post(count))
         .route("/{token}/freeze-all", post(freeze_all))
@@ -340,6 +342,49 @@ async fn log(State(shared): Site) -> Result<Response, Failed> {
 /// Returns the statistics of the locality allocator.
 async fn memory(State(shared): Site) -> Result<Response, Failed> {
     read(&shared, |client| Ok(json!({ "memory": or_default(client.memory())?, "now_ms": now_ms() }))).await
+}
+
+/// Returns the nodes of the program, each with its group. Nodes of one group share one answer of it.
+async fn fleet(State(shared): Site) -> Result<Response, Failed> {
+    read(&shared, |client| Ok(json!({ "nodes": groups(client)?, "now_ms": now_ms() }))).await
+}
+
+/// Asks for the group of each node. A group with several nodes of the program is asked for once, and shown
+/// with the first of them.
+fn groups(client: &mut Client) -> Result<Vec<Value>, ClientError> {
+    let (mut shown, mut known) = (Vec::new(), BTreeSet::new());
+    for node in or_default(client.nodes())? {
+        if known.contains(&node.number) {
+            continue;
+        }
+        let (group, why) = match client.group(node.number) {
+            Ok(group) => (Some(group), None),
+            // The node has ended, or no member answers.
+            Err(error) if error.is_refusal() => (None, Some(error.to_string())),
+            Err(error) => return Err(error),
+        };
+        known.extend(group.iter().flat_map(|group| &group.members).filter_map(|member| member.number));
+        shown.push(json!({ "node": node, "group": group, "why": why }));
+    }
+    Ok(shown)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Leave {}
+
+/// Lets a node of the program leave its group.
+async fn leave(
+    State(shared): Site,
+    Path((_, node)): Path<(String, u64)>,
+    body: Bytes,
+) -> Result<Response, Failed> {
+    let Leave {} = parse(&body)?;
+    change(&shared, move |client| {
+        let outcome = if client.leave(node)? { "it has left" } else { "it moves its shards away" };
+        Ok(json!({ "outcome": outcome }))
+    })
+    .await
 }
 
 #[derive(Deserialize)]

@@ -1,5 +1,6 @@
 // The page: requests to the server, the choice of the view, and changes after a confirmation.
 
+import { FleetView } from "./fleet.js";
 import { List } from "./list.js";
 import { LogView, MemoryView } from "./log.js";
 import { ObjectPage } from "./object.js";
@@ -77,11 +78,12 @@ async function act(verb, what, question, path, body) {
 const site = { ask, act, tell, program: null, allFrozen: false, hasEnded: false, isPaused: false };
 const list = new List(site);
 site.rowOf = id => list.rows.get(id);
-const views = { list, object: new ObjectPage(site), log: new LogView(site), memory: new MemoryView(site) };
+const views = { list, object: new ObjectPage(site), log: new LogView(site), fleet: new FleetView(site),
+  memory: new MemoryView(site) };
 const { object } = views;
 let view = list;
 
-/** Shows the view that the address names after the hash sign: an object's id, `log`, `memory`, or nothing for the list. */
+/** Shows the view that the address names after the hash sign: an object's id, `log`, `fleet`, `memory`, or nothing for the list. */
 function route() {
   // An id has no characters that the address escapes.
   const name = location.hash.slice(1);

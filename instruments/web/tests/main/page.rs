@@ -550,3 +550,128 @@ fn an_older_program_gets_no_request_that_it_does_not_know() {
         Ok(())
     });
 }
+
+#[test]
+fn groups_have_their_view_and_a_member_leaves() {
+    let program = program();
+    let figures = |state: &str, timed_out: u64| {
+        json!({ "state": state, "leader": "0a", "term": 7, "lease_ms": 640, "joined": 1, "served": 12, "sessions": 3, "shards": 2,
+            "imported": 1, "calls": { "done": 41, "timed_out": timed_out },
+            "ends": [{ "node": "0d", "endpoint": "host/<i>", "reason": "died", "at_ms": 1 }] })
+    };
+    let member = |endpoint: &str, number: Option<u64>, figures: Option<Value>| {
+        json!({ "node": endpoint, "endpoint": endpoint, "machine": "00ab", "leader": number.is_some(), "votes": true,
+            "number": number, "figures": figures })
+    };
+    let mut node = figures("member", 0);
+    (node["number"], node["node"], node["endpoint"]) = (json!(4), json!("0a"), json!("host/a"));
+    let group = |members: Value| {
+        json!({ "leader": "host/a", "members": members, "reserved": ["/sys"], "names": [
+            { "name": "/fleet", "nodes": ["host/a", "host/b"], "shards": 3,
+                "owners": [{ "member": "host/a", "shards": 2 }, { "member": "host/b", "shards": 1 }],
+                "moves": [{ "shard": 2, "from": "host/b", "to": "host/a" }] },
+            { "name": "/echo", "stateless": true, "nodes": ["host/b"] },
+        ] })
+    };
+    let members = [
+        member("host/a", Some(4), Some(figures("member", 0))),
+        member("host/b", None, Some(figures("member", 5))),
+        member("host/c", None, None),
+    ];
+    let mut state = program.state();
+    state.answers.insert("nodes", json!([node]));
+    state.answers.insert("group", group(json!(members)));
+    state.answers.insert("leave", json!(false));
+    drop(state);
+    let page = Page::new(program.target(), false, None);
+    with_browser(async |browser: Client| {
+        open(&browser, &page, "#fleet").await?;
+        let fleet = wait_for(&browser, "#fleet", |text| text.contains("/fleet")).await?;
+        for part in [
+            "Node 4: host/a",
+            "member, leader, votes",
+            "votes (does not answer)",
+            "5 timed out",
+            "12, 0 running",
+            "host/a: 2, host/b: 1",
+            "2 to host/a",
+            "/sys/*",
+            "host/<i> died host/a, host/b",
+        ] {
+            assert!(fleet.contains(part), "{part} in {fleet}");
+        }
+        keep_screenshot(&browser, "fleet").await?;
+        // The button stays when the figures of its member change.
+        let button = browser.find(Locator::Css(".leave")).await?;
+        run(&browser, "document.querySelector('.leave').focus()").await?;
+        let mut changed = members.clone();
+        changed[0]["figures"]["served"] = json!(9999);
+        program.state().answers.insert("group", group(json!(changed)));
+        wait_for(&browser, "#fleet", |text| text.contains("9999, 0 running")).await?;
+        assert_eq!(run(&browser, "return document.activeElement.className").await?, json!("act leave"));
+        program.requests();
+        button.click().await?;
+        let question = wait_for(&browser, "#question", |text| !text.is_empty()).await?;
+        assert!(question.starts_with("Let host/a leave its group?"), "{question}");
+        click(&browser, "#yes").await?;
+        wait_for(&browser, "#message", |text| text == "Leave host/a: it moves its shards away").await?;
+        assert!(program.requests().contains(&"leave".to_owned()));
+        // A program without nodes, or of an older version, says so.
+        program.state().answers.insert("nodes", json!([]));
+        wait_for(&browser, "#fleet", |text| text == "The program has no nodes of groups.").await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_read_only_page_lets_no_member_leave() {
+    let network = squall::fleet::LocalNetwork::new();
+    let builder = squall::fleet::NodeBuilder::new(squall::fleet::GroupKey::random());
+    let (node, _root) = builder.found(network.bind("of-the-page").expect("free"), &[]).expect("a node");
+    let program = Program::new(true);
+    with_browser(async |browser: Client| {
+        open(&browser, &program.page, "#fleet").await?;
+        wait_for(&browser, "#fleet", |text| text.contains("local/of-the-page")).await?;
+        assert!(browser.find_all(Locator::Css(".leave")).await?.is_empty());
+        Ok(())
+    });
+    let fleet = program.page.get("fleet").json();
+    let nodes = fleet["nodes"].as_array().expect("nodes");
+    let shown = nodes.iter().find(|shown| shown["node"]["endpoint"] == "local/of-the-page").expect("listed");
+    let number = &shown["node"]["number"];
+    let why = program.page.post(&format!("fleet/{number}/leave"), &json!({})).refused(403);
+    assert!(why.contains("--read-only"), "{why}");
+    assert!(node.is_member());
+}
+
+#[test]
+fn a_member_leaves_by_the_page_and_its_author_is_recorded() {
+    let network = squall::fleet::LocalNetwork::new();
+    let key = squall::fleet::GroupKey::random();
+    let transport = |name: &str| network.bind(name).expect("free");
+    let (first, _root) = squall::fleet::NodeBuilder::new(key).found(transport("stays"), &[]).expect("a node");
+    let other =
+        squall::fleet::NodeBuilder::new(key).join(transport("leaves"), &["local/stays"]).expect("a node");
+    other.wait_joined(std::time::Duration::from_secs(60)).expect("joined");
+    let program = Program::new(false);
+    let page = &program.page;
+    let fleet = page.get("fleet").json();
+    let nodes = fleet["nodes"].as_array().expect("nodes");
+    // Both nodes are of one group, which is shown once.
+    let shown: Vec<&Value> =
+        nodes.iter().filter(|shown| shown["node"]["endpoint"] == "local/stays").collect();
+    assert_eq!(shown.len(), 1, "{fleet}");
+    assert!(nodes.iter().all(|shown| shown["node"]["endpoint"] != "local/leaves"), "{fleet}");
+    let members = shown[0]["group"]["members"].as_array().expect("members");
+    let leaver = members.iter().find(|member| member["endpoint"] == "local/leaves").expect("a member");
+    let path = format!("fleet/{}/leave", leaver["number"]);
+    assert!(page.post(&path, &json!({ "now": true })).refused(400).contains("`now`"));
+    while page.post(&path, &json!({})).json()["outcome"] != "it has left" {}
+    assert!(!other.is_member() && first.is_member());
+    let log = page.get("log").json();
+    let action = format!("let node {} leave", leaver["number"]);
+    let actions = log["actions"].as_array().expect("changes");
+    let recorded = actions.iter().find(|recorded| recorded["action"] == action.as_str()).expect("recorded");
+    assert_eq!(recorded["author"], AUTHOR.as_str());
+    assert!(page.post("fleet/4000000/leave", &json!({})).refused(409).contains("no node 4000000"));
+}
