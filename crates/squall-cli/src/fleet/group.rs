@@ -1,17 +1,20 @@
 //! The key of a group, and visits to it.
 
 use std::fs;
+use std::io;
+#[cfg(feature = "net")]
+use std::net::Ipv4Addr;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use squall::fleet::{GroupInfo, GroupKey, HostTransport, Node, NodeBuilder};
 
 use crate::output::Failure;
 
-/// The longest time to wait for a member, and for one answer.
+/// The longest time to wait for a member.
 const LIMIT: Duration = Duration::from_secs(10);
-const ANSWER: Duration = Duration::from_secs(1);
 
 /// The source of the key. It is never an argument, since all users of a machine can read those.
 #[derive(Args)]
@@ -49,15 +52,32 @@ impl KeyArgs {
 pub(super) struct VisitArgs {
     #[command(flatten)]
     key: KeyArgs,
-    /// Endpoints of members on this machine, as `host/NAME`. One that lives is enough.
+    /// Endpoints of members: `host/NAME` on this machine, or `tcp/ADDRESS:PORT`, all of one kind. One that
+    /// lives is enough.
     #[arg(value_name = "ENDPOINT", required = true, value_parser = parse_endpoint)]
     pub(super) endpoints: Vec<String>,
 }
 
+/// The kind of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Host,
+    Tcp,
+}
+
+/// Returns the kind of an endpoint, if it is well formed.
+fn kind(endpoint: &str) -> Option<Kind> {
+    match endpoint.split_once('/')? {
+        ("host", name) if !name.is_empty() => Some(Kind::Host),
+        ("tcp", address) if address.parse::<SocketAddr>().is_ok() => Some(Kind::Tcp),
+        _ => None,
+    }
+}
+
 fn parse_endpoint(text: &str) -> Result<String, String> {
-    match text.strip_prefix("host/") {
-        Some(name) if !name.is_empty() => Ok(text.to_owned()),
-        _ => Err("an endpoint of this machine is host/NAME".to_owned()),
+    match kind(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("an endpoint is host/NAME on this machine, or tcp/ADDRESS:PORT".to_owned()),
     }
 }
 
@@ -67,22 +87,23 @@ impl VisitArgs {
         let Some(key) = self.key.key()? else {
             return Err(Failure::new("the key of the group is missing; name it by --key-file or --key-env"));
         };
-        let failed = |error: std::io::Error| Failure::new(format!("this program cannot be reached: {error}"));
-        let transport = HostTransport::unnamed().map_err(failed)?;
         let endpoints: Vec<&str> = self.endpoints.iter().map(String::as_str).collect();
-        NodeBuilder::new(key).visit(transport, &endpoints).map_err(failed)
+        let builder = NodeBuilder::new(key);
+        let tcp = self.endpoints.iter().filter(|endpoint| kind(endpoint) == Some(Kind::Tcp)).count();
+        let visitor = match tcp {
+            0 => HostTransport::unnamed().and_then(|transport| builder.visit(transport, &endpoints)),
+            _ if tcp == endpoints.len() => visit_tcp(builder, &endpoints)?,
+            _ => {
+                let why = "a visit goes by one way: name endpoints of this machine alone, or of TCP alone";
+                return Err(Failure::new(why));
+            }
+        };
+        visitor.map_err(|error| Failure::new(format!("this program cannot be reached: {error}")))
     }
 
-    /// Returns the directory of the group. A question that is lost is asked again.
+    /// Returns the directory of the group.
     pub(super) fn show(&self, visitor: &Node) -> Result<GroupInfo, Failure> {
-        let began = Instant::now();
-        loop {
-            match visitor.show(ANSWER) {
-                Ok(info) => return Ok(info),
-                Err(_) if began.elapsed() < LIMIT => {}
-                Err(_) => return Err(Failure::new(self.silence())),
-            }
-        }
+        visitor.show(LIMIT).map_err(|_| Failure::new(self.silence()))
     }
 
     fn silence(&self) -> String {
@@ -94,14 +115,32 @@ impl VisitArgs {
     }
 }
 
+/// Makes a visitor over TCP. Members answer on the connections that it makes, so it listens on no network.
+#[cfg(feature = "net")]
+fn visit_tcp(builder: NodeBuilder, endpoints: &[&str]) -> Result<io::Result<Node>, Failure> {
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    Ok(squall_net::Tcp::builder(listen).build().and_then(|transport| builder.visit(transport, endpoints)))
+}
+
+#[cfg(not(feature = "net"))]
+fn visit_tcp(_: NodeBuilder, endpoints: &[&str]) -> Result<io::Result<Node>, Failure> {
+    let why = "this squall has no TCP; build it with `--features net`, or visit from the member's machine";
+    Err(Failure::new(format!("{}: {why}", endpoints.join(", "))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_of_this_machine_are_accepted() {
-        assert_eq!(parse_endpoint("host/a").as_deref(), Ok("host/a"));
-        for other in ["", "host/", "a", "tcp/10.0.0.1:1"] {
+    fn endpoints_of_this_machine_and_of_tcp_are_accepted() {
+        for (endpoint, kind_of) in
+            [("host/a", Kind::Host), ("tcp/10.0.0.1:1", Kind::Tcp), ("tcp/[fd00::1]:7447", Kind::Tcp)]
+        {
+            assert_eq!(parse_endpoint(endpoint).as_deref(), Ok(endpoint));
+            assert_eq!(kind(endpoint), Some(kind_of));
+        }
+        for other in ["", "host/", "a", "tcp/", "tcp/10.0.0.1", "tcp/name:1", "udp/10.0.0.1:1"] {
             assert!(parse_endpoint(other).is_err(), "{other}");
         }
     }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
-use squall::fleet::{GroupInfo, NodeId, ServiceInfo};
+use squall::fleet::{EndInfo, GroupInfo, NodeFigures, NodeId, ServiceInfo};
 
 use super::group::VisitArgs;
 use crate::output::{Failure, controls_terminal, line, printable_json};
@@ -25,7 +25,7 @@ pub(crate) struct ListArgs {
 
 pub(super) fn run(args: &ListArgs) -> Result<(), Failure> {
     let visitor = args.visit.visit()?;
-    let listing = Listing::new(&args.visit.show(&visitor)?, &mut Rates::default());
+    let listing = Listing::new(&args.visit.show(&visitor)?, &BTreeMap::new(), &mut Rates::default());
     if args.json { listing.print_json() } else { listing.lines(false).into_iter().try_for_each(line) }
 }
 
@@ -48,7 +48,67 @@ struct Member {
     leader: bool,
     votes: bool,
     leaving: bool,
+    /// Absent in `ls`, and for a member that does not answer in time.
+    figures: Option<Figures>,
 }
+
+/// Figures of a member, as it tells them.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Figures {
+    term: u64,
+    lease_ms: u64,
+    /// Its calls with a result, and those without one.
+    calls_done: u64,
+    calls_lost: u64,
+    /// Calls of its services that have begun, and those that run.
+    served: u64,
+    running: u64,
+    sessions: u64,
+    shards: u64,
+    /// The latest ends of members that it has seen, oldest first.
+    ends: Vec<End>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+struct End {
+    endpoint: String,
+    reason: String,
+    ago_ms: u64,
+}
+
+impl Figures {
+    fn new(figures: &NodeFigures) -> Figures {
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let end = |end: &EndInfo| End {
+            endpoint: end.endpoint.clone(),
+            reason: end.reason.to_string(),
+            ago_ms: millis(end.age),
+        };
+        let calls = &figures.calls;
+        Figures {
+            term: figures.term,
+            lease_ms: millis(figures.lease_left),
+            calls_done: calls.done,
+            calls_lost: calls.total().saturating_sub(calls.done),
+            served: figures.served,
+            running: figures.running,
+            sessions: figures.sessions,
+            shards: figures.shards,
+            ends: figures.ends.iter().map(end).collect(),
+        }
+    }
+
+    /// Formats the columns of the table.
+    fn cells(&self) -> [String; 5] {
+        let lease = if self.lease_ms > 0 { "yes" } else { "no" };
+        let numbers = [self.served, self.sessions, self.calls_done, self.calls_lost].map(|it| it.to_string());
+        let [served, sessions, done, lost] = numbers;
+        [lease.to_owned(), served, sessions, done, lost]
+    }
+}
+
+/// The columns of the figures.
+const FIGURES: [&str; 5] = ["lease", "served", "sessions", "calls", "lost"];
 
 #[derive(Clone, Debug, Serialize)]
 struct Name {
@@ -92,7 +152,11 @@ impl Rates {
 }
 
 impl Listing {
-    pub(super) fn new(info: &GroupInfo, rates: &mut Rates) -> Listing {
+    pub(super) fn new(
+        info: &GroupInfo,
+        figures: &BTreeMap<NodeId, NodeFigures>,
+        rates: &mut Rates,
+    ) -> Listing {
         let rates = rates.see(info, Instant::now());
         let endpoints: BTreeMap<NodeId, &str> =
             info.members.iter().map(|member| (member.node, &*member.endpoint)).collect();
@@ -105,6 +169,7 @@ impl Listing {
             leader: info.leader == Some(member.node),
             votes: member.votes,
             leaving: member.leaving,
+            figures: figures.get(&member.node).map(Figures::new),
         });
         let names = info.services.iter().map(|service| Name {
             name: service.name.to_string(),
@@ -136,15 +201,22 @@ impl Listing {
         }
     }
 
-    /// Formats the directory as tables. `rates` adds the changes per second.
+    /// Formats the directory as tables. `rates` adds the figures of members and the changes per second.
     pub(super) fn lines(&self, rates: bool) -> Vec<String> {
         let mut rows = vec![["member", "endpoint", "machine", "state"].map(str::to_owned).to_vec()];
         rows.extend(self.members.iter().map(|member| {
             let states = [(member.leader, "leader"), (member.votes, "votes"), (member.leaving, "leaving")];
             let states: Vec<&str> = states.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
             let state = if states.is_empty() { "-".to_owned() } else { states.join(", ") };
-            vec![member.node.clone(), member.endpoint.clone(), member.machine.clone(), state]
+            let mut row = vec![member.node.clone(), member.endpoint.clone(), member.machine.clone(), state];
+            let none = || FIGURES.map(|_| "-".to_owned());
+            row.extend(member.figures.as_ref().map_or_else(none, Figures::cells));
+            row
         }));
+        rows[0].extend(FIGURES.map(str::to_owned));
+        if !rates {
+            rows.iter_mut().for_each(|row| row.truncate(row.len() - FIGURES.len()));
+        }
         let mut lines = table(&rows);
         if self.leader.is_none() {
             lines.push("The group has no leader: most of its voters do not answer.".to_owned());
@@ -256,6 +328,12 @@ pub(super) mod tests {
             leader,
             votes: true,
             leaving: !leader,
+            figures: leader.then(|| Figures {
+                lease_ms: 640,
+                served: 12,
+                calls_done: 3,
+                ..Figures::default()
+            }),
         };
         let shard = |shard, owner: &str, target: Option<&str>| Shard {
             shard,
@@ -287,9 +365,9 @@ pub(super) mod tests {
         assert_eq!(
             listing().lines(true),
             [
-                "member  endpoint  machine           state",
-                "a       host/a    00000000000000ab  leader, votes",
-                "b       host/b    00000000000000ab  votes, leaving",
+                "member  endpoint  machine           state           lease  served  sessions  calls  lost",
+                "a       host/a    00000000000000ab  leader, votes   yes    12      0         3      0",
+                "b       host/b    00000000000000ab  votes, leaving  -      -       -         -      -",
                 "",
                 "name       kind       changes/s  members",
                 "/counters  3 shards   1.2        host/a, host/b\\u{1b}[2J",
@@ -302,7 +380,9 @@ pub(super) mod tests {
                 "shard 2 moves to host/a",
             ]
         );
-        assert!(!listing().lines(false).join("\n").contains("changes/s"));
+        let without = listing().lines(false);
+        assert!(!without.join("\n").contains("changes/s"));
+        assert_eq!(without[0], "member  endpoint  machine           state");
     }
 
     #[test]

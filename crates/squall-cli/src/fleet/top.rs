@@ -3,6 +3,7 @@
 //! On a terminal it opens a screen. With `--once`, or without a terminal, it prints the tables once. With
 //! `--json` it prints one object per line at every interval.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use ratatui::style::{Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 use ratatui::{DefaultTerminal, Frame};
-use squall::fleet::Node;
+use squall::fleet::{GroupInfo, Node, NodeFigures, NodeId};
 
 use super::group::VisitArgs;
 use super::list::{Listing, Rates};
@@ -21,6 +22,8 @@ use crate::output::{Failure, line};
 
 /// The longest time that a look of the screen waits, so that keys are answered.
 const LOOK_MAX: Duration = Duration::from_secs(1);
+/// The longest wait for the figures of members. One that is dead does not answer.
+const FIGURES_MAX: Duration = Duration::from_millis(300);
 /// The line at the bottom of the screen.
 const KEYS: &str = "up down  scroll   q quit";
 
@@ -46,7 +49,7 @@ pub(super) fn run(args: &TopArgs) -> Result<(), Failure> {
         return stream(&visitor, args);
     }
     if args.json || args.once || !io::stdout().is_terminal() {
-        let listing = Listing::new(&args.visit.show(&visitor)?, &mut Rates::default());
+        let listing = look(&visitor, args, &mut Rates::default())?;
         return if args.json {
             listing.print_json()
         } else {
@@ -60,14 +63,25 @@ pub(super) fn run(args: &TopArgs) -> Result<(), Failure> {
     result.and(restored).map_err(failed)
 }
 
+/// Looks at the group, and asks its members for their figures.
+fn look(visitor: &Node, args: &TopArgs, rates: &mut Rates) -> Result<Listing, Failure> {
+    let info = args.visit.show(visitor)?;
+    Ok(Listing::new(&info, &figures(visitor, &info), rates))
+}
+
+fn figures(visitor: &Node, info: &GroupInfo) -> BTreeMap<NodeId, NodeFigures> {
+    let members: Vec<NodeId> = info.members.iter().map(|member| member.node).collect();
+    visitor.figures_of(&members, FIGURES_MAX)
+}
+
 /// Prints the group at every interval, until it ends or the reader of stdout is gone.
 fn stream(visitor: &Node, args: &TopArgs) -> Result<(), Failure> {
     let (interval, mut rates, mut was_there) =
         (Duration::from_millis(args.interval), Rates::default(), false);
     loop {
         let began = Instant::now();
-        match args.visit.show(visitor) {
-            Ok(info) => Listing::new(&info, &mut rates).print_json()?,
+        match look(visitor, args, &mut rates) {
+            Ok(listing) => listing.print_json()?,
             // The group ended while it was watched. That is a success.
             Err(silence) if was_there => {
                 eprintln!("squall: {silence}");
@@ -107,7 +121,8 @@ fn screen(visitor: &Node, args: &TopArgs, terminal: &mut DefaultTerminal) -> io:
         if now >= next_look {
             match visitor.show(LOOK_MAX) {
                 Ok(info) => {
-                    (shown.lines, shown.trouble) = (Listing::new(&info, &mut rates).lines(true), None);
+                    (shown.lines, shown.trouble) =
+                        (Listing::new(&info, &figures(visitor, &info), &mut rates).lines(true), None);
                 }
                 Err(_) => shown.trouble = Some("no member answers; trying again".to_owned()),
             }

@@ -109,6 +109,11 @@ fn a_running_group_is_listed_and_watched_and_ends_with_the_demo() {
     let looks: Vec<Value> = lines.take(3).map(|line| object(&line.expect("top has ended"))).collect();
     assert!(looks[0]["names"][0]["changes_per_s"].is_null(), "{}", looks[0]);
     assert!(looks[2]["names"][0]["changes_per_s"].is_number(), "{}", looks[2]);
+    // Members are killed meanwhile, but not all of them.
+    let members = looks.iter().flat_map(|look| look["members"].as_array().into_iter().flatten());
+    let mut answers = members.filter(|member| member["figures"]["served"].is_number());
+    assert!(answers.next().is_some(), "{looks:?}");
+    assert!(listed["members"][0]["figures"].is_null(), "ls asks no member for its figures: {listed}");
     // The reader of its output is gone.
     assert!(watch.wait().expect("top cannot be waited for").code() == Some(1));
 
@@ -133,6 +138,34 @@ fn a_visit_without_a_key_or_a_group_tells_why() {
     refused(&["ls", "--key-env", "PATH", "host/a"], 1, "the variable PATH has no key of a group");
     refused(&["ls", "--key-file", "/nowhere", "host/a"], 1, "/nowhere");
     refused(&["ls", "--key-env", KEY, "elsewhere"], 2, "host/NAME");
+    refused(&["ls", "--key-env", KEY, "tcp/somewhere"], 2, "tcp/ADDRESS:PORT");
     refused(&["ls", "--key-env", KEY], 2, "ENDPOINT");
+    refused(&["ls", "--key-env", KEY, "host/a", "tcp/127.0.0.1:1"], 1, "or of TCP alone");
+    #[cfg(not(feature = "net"))]
+    refused(&["ls", "--key-env", KEY, "tcp/127.0.0.1:1"], 1, "build it with `--features net`");
     refused(&["top", "--json", "--key-env", KEY, "host/of-no-member"], 1, "whether the key is right");
+}
+
+#[cfg(feature = "net")]
+#[test]
+fn a_group_is_visited_over_tcp() {
+    use squall::fleet::{NameOptions, NodeBuilder, ServiceCall};
+
+    let key = "000000000000000000000000000000a4";
+    let listen = "127.0.0.1:0".parse().expect("an address");
+    let transport = squall_net::Tcp::builder(listen).build().expect("a free port");
+    let builder = NodeBuilder::new(key.parse().expect("a key"));
+    let (node, root) = builder.found(transport, &[]).expect("a node");
+    let echo = |call: ServiceCall<'_>| Some(call.body.to_vec());
+    node.serve(&"/echo".parse().expect("a name"), &root, NameOptions::new(), echo).expect("served");
+    let endpoint = node.endpoint();
+    let listed = run(&mut fleet(key, &["ls", "--json", "--key-env", KEY, &endpoint]));
+    assert!(listed.status.success(), "{}", stderr(&listed));
+    let listed = object(stdout(&listed).trim_end());
+    assert_eq!(
+        (&listed["members"][0]["endpoint"], &listed["names"][0]["name"]),
+        (&endpoint.into(), &"/echo".into())
+    );
+    let once = run(&mut fleet(key, &["top", "--once", "--key-env", KEY, &node.endpoint()]));
+    assert!(stdout(&once).contains("/echo"), "{}", stderr(&once));
 }
