@@ -63,6 +63,9 @@ pub(super) struct CommandArgs {
     /// Show the state of the program's locality allocator, per processor and size.
     #[arg(long)]
     pub(super) memory: bool,
+    /// Show the nodes of the program, their figures, and the members and names of their groups.
+    #[arg(long)]
+    pub(super) nodes: bool,
     /// Set an attribute of an object.
     #[arg(long, num_args = 3, value_names = ["ID", "NAME", "VALUE"], allow_hyphen_values = true)]
     pub(super) set: Option<Vec<String>>,

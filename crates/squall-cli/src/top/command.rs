@@ -9,6 +9,7 @@ use squall::browse::protocol::{
 };
 
 use super::args::CommandArgs;
+use super::nodes;
 use super::print::json;
 use super::text;
 use crate::output::{Failure, line};
@@ -22,6 +23,7 @@ pub(super) enum Command {
     Detail(String),
     History(String),
     Memory,
+    Nodes,
     Set { id: String, name: String, value: String },
     Unset { id: String, name: String },
     Freeze { id: String, frozen: bool },
@@ -32,8 +34,20 @@ pub(super) enum Command {
 
 /// Returns the command that the options ask for, if any. Clap admits at most one.
 pub(super) fn parse(args: &CommandArgs) -> Result<Option<Command>, Failure> {
-    let CommandArgs { detail, history, memory, set, unset, freeze, thaw, swap, deny, allow, disconnect } =
-        args;
+    let CommandArgs {
+        detail,
+        history,
+        memory,
+        nodes,
+        set,
+        unset,
+        freeze,
+        thaw,
+        swap,
+        deny,
+        allow,
+        disconnect,
+    } = args;
     let wrong = || Failure::new("this option has the wrong number of values; see --help");
     if let Some(id) = detail {
         return Ok(Some(Command::Detail(id.clone())));
@@ -43,6 +57,9 @@ pub(super) fn parse(args: &CommandArgs) -> Result<Option<Command>, Failure> {
     }
     if *memory {
         return Ok(Some(Command::Memory));
+    }
+    if *nodes {
+        return Ok(Some(Command::Nodes));
     }
     if let Some(values) = set {
         let [id, name, value] = values.as_slice() else { return Err(wrong()) };
@@ -95,6 +112,7 @@ pub(super) fn run(
             let memory = client.memory()?;
             if as_json { json(&memory) } else { lines(memory_lines(&memory)) }
         }
+        Command::Nodes => nodes::run(client, as_json),
         Command::Set { id, name, value } => {
             client.set(id, name, value)?;
             attribute(client, id, name, as_json)

@@ -110,6 +110,9 @@ fn draw_prompt(frame: &mut Frame<'_>, state: &State, area: Rect) {
             let lines = keys::HELP.iter().map(|(keys, what)| format!("{keys:<8} {what}"));
             draw_list(frame, area, "keys (press any key to leave)", lines.collect(), None);
         }
+        Prompt::Nodes(lines) => {
+            draw_list(frame, area, "nodes (press any key to leave)", lines.clone(), None);
+        }
         Prompt::Attribute { id, chosen } => {
             let lines = state.attributes().iter().map(attribute_line).collect();
             draw_list(

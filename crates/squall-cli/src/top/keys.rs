@@ -5,7 +5,7 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 use super::state::Press;
 
 /// The keys and their effects, as the help shows them.
-pub(super) const HELP: [(&str, &str); 12] = [
+pub(super) const HELP: [(&str, &str); 13] = [
     ("c t m", "sort by calls, contention, memory"),
     ("i w r d", "sort by misses, swaps, representatives, id"),
     ("up down", "select an object; also page up, page down, home, end"),
@@ -14,6 +14,7 @@ pub(super) const HELP: [(&str, &str); 12] = [
     ("a", "set an attribute of the object"),
     ("s", "swap the object to another implementation"),
     ("n", "start or stop counting calls; counted calls are slower"),
+    ("g", "show the nodes of groups in the program"),
     ("v", "show or hide the readings that decisions rest on"),
     ("?", "this help"),
     ("escape", "leave a list or a prompt"),

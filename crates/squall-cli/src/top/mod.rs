@@ -9,6 +9,7 @@ mod command;
 mod draw;
 mod fit;
 mod keys;
+mod nodes;
 mod print;
 mod screen;
 mod state;

@@ -8,7 +8,7 @@ use squall::browse::{Client, ClientError};
 
 use super::args::{Key, TopArgs};
 use super::watch::{Look, Row, Watch};
-use super::{fit, text};
+use super::{fit, nodes, text};
 use crate::output::{Failure, line, printable_json};
 
 /// The columns of the table and of the screen.
@@ -96,6 +96,7 @@ pub(super) fn once(client: &mut Client, watch: &mut Watch, args: &TopArgs) -> Re
         if look.all_frozen {
             line("Every policy is frozen.")?;
         }
+        nodes::summary(client)?.into_iter().try_for_each(line)?;
     }
     let left_out = look.total - look.rows.len().min(look.total);
     if left_out > 0 {

@@ -10,7 +10,7 @@ use squall::browse::{Client, ClientError, Target};
 use super::args::{Key, TIMEOUT, TopArgs};
 use super::state::{Action, Prompt, State};
 use super::watch::Watch;
-use super::{command, draw, keys};
+use super::{command, draw, keys, nodes};
 use crate::output::Failure;
 
 /// Default time to count the calls of one object, in milliseconds.
@@ -150,6 +150,14 @@ impl Screen {
     fn act(&mut self, action: Action) {
         let message = match action {
             Action::None | Action::Quit | Action::Look => None,
+            Action::Nodes => {
+                let found = self.with_client(|client, _, _| nodes::summary(client));
+                let is_empty = found.as_ref().is_some_and(Vec::is_empty);
+                if let Some(lines) = found.filter(|lines| !lines.is_empty()) {
+                    self.state.prompt = Prompt::Nodes(lines);
+                }
+                is_empty.then(|| "The program has no nodes of groups.".to_owned())
+            }
             Action::Detail(id) => {
                 self.look_closely(&id);
                 None

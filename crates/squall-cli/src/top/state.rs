@@ -14,6 +14,8 @@ pub(super) enum Action {
     Quit,
     /// Poll at once, because other data is needed.
     Look,
+    /// Show the nodes of the program.
+    Nodes,
     /// Show the selected object in detail.
     Detail(String),
     Freeze {
@@ -39,6 +41,8 @@ pub(super) enum Prompt {
     None,
     /// The list of keys.
     Help,
+    /// The nodes of the program, one on a line.
+    Nodes(Vec<String>),
     /// Choose one of the object's attributes.
     Attribute { id: String, chosen: usize },
     /// Enter a value for the attribute.
@@ -160,7 +164,7 @@ impl State {
         }
         match std::mem::replace(&mut self.prompt, Prompt::None) {
             Prompt::None => self.press_in_table(press),
-            Prompt::Help => Action::None,
+            Prompt::Help | Prompt::Nodes(_) => Action::None,
             Prompt::Attribute { id, chosen } => self.press_in_attributes(press, id, chosen),
             Prompt::Value { id, name, value } => self.press_in_value(press, id, name, value),
             Prompt::Implementation { id, chosen } => self.press_in_implementations(press, id, chosen),
@@ -200,6 +204,7 @@ impl State {
                 self.readings = !self.readings;
                 Action::None
             }
+            Press::Letter('g') => Action::Nodes,
             Press::Letter('F') => Action::FreezeAll(!self.all_frozen),
             Press::Letter('f') => self.freeze(),
             Press::Letter('a') => self.ask_attribute(),

@@ -301,6 +301,10 @@ fn prompts_and_help_lie_over_the_table() {
         Action::None,
         "any key leaves the help and has no other effect"
     );
+    assert_eq!(state.press(Press::Letter('g')), Action::Nodes);
+    state.prompt = Prompt::Nodes(vec!["node 1 host/a: member".to_owned()]);
+    assert!(screen(&state, 100, 30).join("\n").contains("node 1 host/a: member"));
+    assert_eq!(state.press(Press::Letter('q')), Action::None, "any key leaves the nodes");
     state.press(Press::Letter('a'));
     assert!(screen(&state, 100, 30).join("\n").contains("set an attribute of 2.0"));
     state.press(Press::Enter);

@@ -327,3 +327,39 @@ fn a_process_that_is_missing_or_does_not_serve_is_named() {
     let wrong = of("somebody");
     assert!(stderr(&wrong).contains("the number of a process"), "{}", stderr(&wrong));
 }
+
+#[test]
+fn nodes_are_listed_with_their_groups() {
+    use squall::fleet::{GroupKey, LocalNetwork, NameOptions, NodeBuilder, ServiceCall};
+
+    let network = LocalNetwork::new();
+    let builder = NodeBuilder::new(GroupKey::random());
+    let (node, root) = builder.found(network.bind("of-top").expect("free"), &[]).expect("a node");
+    let echo = |call: ServiceCall<'_>| Some(call.body.to_vec());
+    node.serve(&"/echo".parse().expect("a name"), &root, NameOptions::new(), echo).expect("served");
+    let found = rows(&top(&["--nodes", "--json"]));
+    let row = found.iter().find(|row| row["endpoint"] == "local/of-top").expect("a row");
+    assert_eq!((&row["node"], &row["state"]), (&node.id().to_string().into(), &"member".into()));
+    for field in [
+        "number",
+        "machine",
+        "term",
+        "lease_ms",
+        "joined",
+        "open_calls",
+        "served",
+        "running",
+        "sessions",
+        "shards",
+    ] {
+        assert!(!row[field].is_null(), "{field} in {row}");
+    }
+    assert_eq!((&row["calls"]["done"], &row["granted"]), (&0.into(), &1.into()));
+    assert_eq!((&row["group"]["names"][0]["name"], &row["why"]), (&"/echo".into(), &Value::Null));
+    let text = top(&["--nodes"]);
+    assert!(stdout(&text).contains("  /echo: local/of-top"), "{}", stdout(&text));
+    // The table of objects ends with a line for each node.
+    let once = top(&["--once"]);
+    let line = stdout(&once).lines().find(|line| line.contains(" local/of-top: member;")).map(str::to_owned);
+    assert!(line.is_some_and(|line| line.starts_with("node ")), "{}", stdout(&once));
+}
