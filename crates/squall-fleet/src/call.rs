@@ -1,9 +1,11 @@
 //! Calls by messages: their errors, and a caller that has no dispatcher.
 
-use crate::envelope::{Envelope, HEAD};
+use crate::envelope::{Destination, Envelope, HEAD, Key};
 use crate::replies::{self, Keys};
-use crate::{Alias, Mailbox, SendError, Sender};
-use squall_machine::park::time_left;
+use crate::retry::{self, Ended, RETRY, Repeats, Times};
+use crate::{Alias, Fate, Mailbox, SendError, Sender};
+use squall_machine::park::{is_past, time_left};
+use std::collections::HashMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,12 @@ pub(crate) const NO_METHOD: u64 = 1;
 pub(crate) const NO_REPLY: u64 = 2;
 pub(crate) const STOPPED: u64 = 3;
 pub(crate) const NO_ROOM: u64 = 4;
+/// The server does not know the session of the call.
+pub(crate) const NO_SESSION: u64 = 5;
+/// The server has as many sessions as it can have.
+pub(crate) const NO_FURTHER_SESSION: u64 = 6;
+/// The call ran, and its result is gone.
+pub(crate) const NO_RESULT: u64 = 7;
 /// Never travels: the dispatcher of the caller has ended.
 pub(crate) const ENDED: u64 = u64::MAX;
 
@@ -66,7 +74,7 @@ impl CallFailed {
         match reason {
             NO_METHOD => CallFailed::NoMethod { mailbox, method },
             STOPPED => CallFailed::Stopped { mailbox },
-            NO_ROOM => CallFailed::ResultTooLarge { mailbox },
+            NO_ROOM | NO_RESULT => CallFailed::ResultTooLarge { mailbox },
             ENDED => CallFailed::Ended { mailbox },
             _ => CallFailed::NoReply { mailbox },
         }
@@ -154,7 +162,12 @@ pub struct Caller {
     keys: Keys,
     token: u64,
     request: Vec<u8>,
+    /// Sessions for calls that may be sent again, by the server's mailbox.
+    sessions: HashMap<Alias, Key>,
 }
+
+/// The most sessions of a caller. At one more, it forgets all.
+const SESSIONS_MAX: usize = 1024;
 
 impl Caller {
     /// Makes a caller, with a mailbox for the replies.
@@ -168,13 +181,7 @@ impl Caller {
 
     /// Makes a caller that gets its replies in a new mailbox.
     pub(crate) fn with_replies(replies: Mailbox) -> Caller {
-        Caller { keys: Keys::new(&replies), replies, token: 0, request: Vec::new() }
-    }
-
-    /// Returns the alias of the mailbox for the replies.
-    #[cfg(test)]
-    pub(crate) fn alias(&self) -> Alias {
-        self.replies.alias()
+        Caller { keys: Keys::new(&replies), replies, token: 0, request: Vec::new(), sessions: HashMap::new() }
     }
 
     /// Calls a method, and blocks until its result is there.
@@ -210,37 +217,183 @@ impl Caller {
         body: &[u8],
         deadline: Option<Instant>,
     ) -> Result<&[u8], CallFailed> {
-        let left = || time_left(deadline);
         let mailbox = to.mailbox();
+        let label = self.prepare(mailbox, method, None, body);
+        self.send_until(to, deadline)?;
+        match self.receive_until(label, deadline) {
+            None => Err(CallFailed::TimedOut { mailbox }),
+            Some(Err(reason)) => Err(CallFailed::of(reason, mailbox, method)),
+            Some(Ok(())) => Ok(self.result()),
+        }
+    }
+
+    /// Calls a method, and sends the call again while no reply comes. The server runs it once. Blocks until
+    /// the result is there, for at most `limit`.
+    ///
+    /// Each copy has the key of the call: a session with the server, and its number in it. The server must be
+    /// a [`Dispatcher`](crate::Dispatcher). The first copy is sent again after 100 ms, and further ones after
+    /// up to a second.
+    ///
+    /// # Errors
+    /// [`Fate`], which says whether the method may have run.
+    /// [`ServerLost`](Fate::ServerLost): the dispatcher has ended, or another one has taken its place, after
+    /// the call was sent. [`NoService`](Fate::NoService): the mailbox does not exist, refuses the capability,
+    /// or has no such method. [`Closed`](Fate::Closed): the server stopped before it began the call.
+    /// # Panics
+    /// In the child of a fork.
+    /// # Cost
+    /// That of a [call](Caller::call), a lookup in a table, and a copy of the result at the server. Before the
+    /// first call to a server, one more call. A dispatcher keeps 4,096 sessions, each for ten minutes after its
+    /// last call, and 16 MiB of results.
+    /// Source: Birrell and Nelson 1984.
+    ///
+    /// # Example
+    /// ```
+    /// use squall::fleet::{Caller, Class, Dispatcher, Fate, Mailbox};
+    /// use std::time::Duration;
+    ///
+    /// let mailbox = Mailbox::new();
+    /// let sender = mailbox.sender(mailbox.add_capability()?)?;
+    /// let server = std::thread::spawn(|| {
+    ///     let mut dispatcher = Dispatcher::new();
+    ///     let context = dispatcher.context();
+    ///     dispatcher.serve(mailbox, Class::External, move |request| {
+    ///         if request.method() == 0 {
+    ///             context.drain();
+    ///         }
+    ///         async move { request.reply(b"done") }
+    ///     });
+    ///     dispatcher.run();
+    /// });
+    /// let (mut caller, limit) = (Caller::new(), Duration::from_secs(60));
+    /// assert_eq!(caller.call_once(&sender, 1, b"", limit)?, b"done");
+    /// caller.call_once(&sender, 0, b"", limit)?;
+    /// server.join().unwrap();
+    /// assert_eq!(caller.call_once(&sender, 1, b"", limit), Err(Fate::NoService));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn call_once(
+        &mut self,
+        to: &Sender,
+        method: u64,
+        body: &[u8],
+        limit: Duration,
+    ) -> Result<&[u8], Fate> {
+        let deadline = Instant::now().checked_add(limit);
+        self.call_once_until(to, method, body, Times { deadline, retry: RETRY })
+    }
+
+    /// Calls like [`call_once`](Caller::call_once).
+    pub(crate) fn call_once_until(
+        &mut self,
+        to: &Sender,
+        method: u64,
+        body: &[u8],
+        times: Times,
+    ) -> Result<&[u8], Fate> {
+        retry::call_once(&mut CallerTo { caller: self, to }, method, body, times)?;
+        Ok(self.result())
+    }
+
+    /// Writes a request. Returns the label of its reply.
+    fn prepare(&mut self, mailbox: Alias, method: u64, key: Option<Key>, body: &[u8]) -> u64 {
         self.token += 1;
-        let token = self.token;
         self.request.clear();
         let (label, address) = self.keys.get_or_add(mailbox, &self.replies);
-        let reply_to = Some(address);
-        Envelope::Request { method, token, reply_to, body }.write(&mut self.request);
-        match (to.send(&self.request), left()) {
-            (Err(SendError::Retry { .. }), None) => to.wait_to_send(&self.request).block()?,
-            (Err(SendError::Retry { .. }), Some(left)) => to.wait_to_send(&self.request).block_for(left)?,
-            (sent, _) => sent?,
+        let (token, reply_to) = (self.token, Some(Destination::Mailbox(address)));
+        Envelope::Request { method, token, reply_to, key, body }.write(&mut self.request);
+        label
+    }
+
+    /// Sends the request, and waits for room until the deadline.
+    fn send_until(&self, to: &Sender, deadline: Option<Instant>) -> Result<(), SendError> {
+        match (to.send(&self.request), time_left(deadline)) {
+            (Err(SendError::Retry { .. }), None) => to.wait_to_send(&self.request).block(),
+            (Err(SendError::Retry { .. }), Some(left)) => to.wait_to_send(&self.request).block_for(left),
+            (sent, _) => sent,
         }
+    }
+
+    /// Waits for the reply to the last request. Returns whether it is a result, or the reason of a failure.
+    /// Returns `None` at the deadline.
+    fn receive_until(&mut self, label: u64, deadline: Option<Instant>) -> Option<Result<(), u64>> {
         loop {
-            match left() {
+            match time_left(deadline) {
                 None => self.replies.wait().block(),
                 // Also before each message that is another one.
-                Some(Duration::ZERO) => return Err(CallFailed::TimedOut { mailbox }),
+                Some(Duration::ZERO) => return None,
                 Some(left) if self.replies.wait().block_for(left) => {}
-                Some(_) => return Err(CallFailed::TimedOut { mailbox }),
+                Some(_) => return None,
             }
             let Some(message) = self.replies.receive() else { continue };
             // Others are late replies to earlier calls.
             match replies::read(&message) {
-                Some((of, result)) if of == token && message.label() == label => match result {
-                    Ok(_) => break,
-                    Err(reason) => return Err(CallFailed::of(reason, mailbox, method)),
-                },
+                Some((of, result)) if of == self.token && message.label() == label => {
+                    return Some(result.map(drop));
+                }
                 _ => {}
             }
         }
-        Ok(&self.replies.last()[HEAD..])
+    }
+
+    /// Returns the result of the last call.
+    fn result(&self) -> &[u8] {
+        &self.replies.last()[HEAD..]
+    }
+}
+
+/// A caller, and the server of a call.
+struct CallerTo<'a> {
+    caller: &'a mut Caller,
+    to: &'a Sender,
+}
+
+impl Repeats for CallerTo<'_> {
+    fn repeat(&mut self, method: u64, key: Key, body: &[u8], mut times: Times) -> Result<(), Ended> {
+        let CallerTo { caller, to } = self;
+        let label = caller.prepare(to.mailbox(), method, Some(key), body);
+        let mut copies = 0;
+        loop {
+            caller.send_until(to, times.deadline).map_err(|error| Ended::Fate(not_sent(error, copies)))?;
+            copies += 1;
+            match caller.receive_until(label, times.again()) {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(reason)) => return Err(Ended::Told { reason, copies }),
+                None if is_past(times.deadline) => return Err(Ended::Fate(Fate::TimedOut)),
+                None => times.back_off(),
+            }
+        }
+    }
+
+    fn result(&self) -> &[u8] {
+        self.caller.result()
+    }
+
+    fn session(&self) -> Option<Key> {
+        self.caller.sessions.get(&self.to.mailbox()).copied()
+    }
+
+    fn set_session(&mut self, session: Option<Key>) {
+        let (sessions, mailbox) = (&mut self.caller.sessions, self.to.mailbox());
+        match session {
+            Some(key) => {
+                if sessions.len() >= SESSIONS_MAX && !sessions.contains_key(&mailbox) {
+                    sessions.clear();
+                }
+                sessions.insert(mailbox, key);
+            }
+            None => _ = sessions.remove(&mailbox),
+        }
+    }
+}
+
+/// Returns the fate of a call of which a copy was not sent, after so many were.
+fn not_sent(error: SendError, copies: u32) -> Fate {
+    match (error, copies) {
+        (SendError::Retry { .. }, 0) => Fate::NotAccepted,
+        (SendError::Retry { .. }, _) => Fate::TimedOut,
+        (SendError::NoSpace { .. }, _) => Fate::TooLarge,
+        (_, 0) => Fate::NoService,
+        _ => Fate::ServerLost,
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::call::{CallFailed, ENDED};
 use crate::control::Control;
-use crate::envelope::{Address, Envelope, HEAD};
+use crate::envelope::{Address, Destination, Envelope, HEAD};
+use crate::inlet::{Outlet, ReplyTo, Told, Way};
+use crate::once::Once;
 use crate::replies::{self, Keys};
 use crate::stats::{Counts, DispatcherStats, count};
 use crate::tasks::{New, Queue, Wish, Work};
@@ -37,7 +39,9 @@ pub(crate) struct Core {
     /// For replies.
     senders: RefCell<HashMap<Address, Rc<Sender>>>,
     /// Replies that wait for room (dispatcher/I5).
-    pub(crate) late: RefCell<HashMap<Address, VecDeque<Vec<u8>>>>,
+    pub(crate) late: RefCell<HashMap<Way, VecDeque<Vec<u8>>>>,
+    /// Calls that may be sent again.
+    pub(crate) once: RefCell<Once<ReplyTo>>,
     pub(crate) replies: RefCell<Mailbox>,
     keys: RefCell<Keys>,
     token: Cell<u64>,
@@ -66,6 +70,7 @@ impl Core {
             new: RefCell::default(),
             senders: RefCell::default(),
             late: RefCell::default(),
+            once: RefCell::new(Once::new()),
             keys: RefCell::new(Keys::new(&replies)),
             replies: RefCell::new(replies),
             token: Cell::new(0),
@@ -95,30 +100,50 @@ impl Core {
         }
     }
 
+    /// Returns the sender for a reply. A caller that has gone, or whose key is forged, has none.
+    fn outlet(&self, to: &ReplyTo) -> Option<Outlet> {
+        match to {
+            ReplyTo::Mailbox(address) => Some(Outlet::Mailbox(self.sender(*address).ok()?)),
+            #[cfg(all(target_os = "linux", not(miri)))]
+            ReplyTo::Link(sender) => Some(Outlet::Link(sender.clone())),
+        }
+    }
+
     /// Sends a reply, or keeps it until there is room (dispatcher/I5).
-    pub(crate) fn send_reply(self: &Rc<Core>, address: Address, envelope: &Envelope<'_>) {
-        // A caller that has gone, or whose key is forged, gets no reply.
-        let Ok(sender) = self.sender(address) else { return };
+    pub(crate) fn send_reply(self: &Rc<Core>, to: &ReplyTo, envelope: &Envelope<'_>) {
+        let Some(outlet) = self.outlet(to) else { return };
         let mut message = Vec::new();
         match envelope {
-            // Looked at before the wait for room: the mailbox never has room for it.
-            Envelope::Reply { token, body } if HEAD + body.len() > sender.largest() => {
+            // Looked at before the wait for room: the caller never has room for it.
+            Envelope::Reply { token, body } if HEAD + body.len() > outlet.largest() => {
                 replies::too_large(*token).write(&mut message);
             }
             _ => envelope.write(&mut message),
         }
-        let is_late = self.late.borrow().contains_key(&address);
-        let sent = if is_late { Err(SendError::Retry { mailbox: address.0 }) } else { sender.send(&message) };
-        match sent {
-            Ok(()) => {}
-            Err(SendError::Retry { .. }) => self.send_later(address, sender, message, is_late),
-            Err(_) => _ = self.senders.borrow_mut().remove(&address),
+        self.send_message(to, outlet, message);
+    }
+
+    /// Sends a reply again, as it was kept. A reply that is too large for this way is sent as a failure.
+    pub(crate) fn send_again(self: &Rc<Core>, to: &ReplyTo, message: &[u8]) {
+        if let Some(envelope) = Envelope::read(message) {
+            self.send_reply(to, &envelope);
         }
     }
 
-    fn send_later(self: &Rc<Core>, address: Address, sender: Rc<Sender>, message: Vec<u8>, is_late: bool) {
+    fn send_message(self: &Rc<Core>, to: &ReplyTo, outlet: Outlet, message: Vec<u8>) {
+        let way = to.way();
+        let is_late = self.late.borrow().contains_key(&way);
+        let told = if is_late { Told::Full } else { outlet.send(&message) };
+        match (told, to) {
+            (Told::Full, _) => self.send_later(way, outlet, message, is_late),
+            (Told::Gone, ReplyTo::Mailbox(address)) => _ = self.senders.borrow_mut().remove(address),
+            _ => {}
+        }
+    }
+
+    fn send_later(self: &Rc<Core>, way: Way, outlet: Outlet, message: Vec<u8>, is_late: bool) {
         let mut late = self.late.borrow_mut();
-        late.entry(address).or_default().push_back(message);
+        late.entry(way).or_default().push_back(message);
         if late.values().map(VecDeque::len).sum::<usize>() > LATE_MAX {
             let longest = late.values_mut().max_by_key(|queue| queue.len());
             longest.map(VecDeque::pop_front);
@@ -134,14 +159,13 @@ impl Core {
             Box::pin(async move {
                 loop {
                     let Some(core) = core.upgrade() else { return };
-                    let next = core.late.borrow_mut().get_mut(&address).and_then(VecDeque::pop_front);
+                    let next = core.late.borrow_mut().get_mut(&way).and_then(VecDeque::pop_front);
                     let Some(message) = next else {
-                        core.late.borrow_mut().remove(&address);
+                        core.late.borrow_mut().remove(&way);
                         return;
                     };
                     drop(core);
-                    // A caller that has gone needs no reply.
-                    let _ = sender.wait_to_send(&message).await;
+                    outlet.send_later(&message).await;
                 }
             }),
         );
@@ -246,7 +270,8 @@ impl Context {
         core.token.set(token);
         let (label, address) = core.keys.borrow_mut().get_or_add(mailbox, &core.replies.borrow());
         let mut message = Vec::with_capacity(56 + body.len());
-        Envelope::Request { method, token, reply_to: Some(address), body }.write(&mut message);
+        Envelope::Request { method, token, reply_to: Some(Destination::Mailbox(address)), key: None, body }
+            .write(&mut message);
         core.calls.borrow_mut().insert(token, Pending::Waits(None, label));
         let reply = Reply { core: self.0.clone(), token };
         to.wait_to_send(&message).await?;
@@ -261,7 +286,7 @@ impl Context {
     /// [`SendError`], but never [`Retry`](SendError::Retry).
     pub async fn post(&self, to: &Sender, method: u64, body: &[u8]) -> Result<(), SendError> {
         let mut message = Vec::with_capacity(24 + body.len());
-        Envelope::Request { method, token: 0, reply_to: None, body }.write(&mut message);
+        Envelope::Request { method, token: 0, reply_to: None, key: None, body }.write(&mut message);
         to.wait_to_send(&message).await
     }
 

@@ -1,31 +1,34 @@
-//! A dispatcher: one thread that serves the mailboxes of a server with cooperative tasks.
+//! A dispatcher: one thread that serves the mailboxes and links of a server with cooperative tasks.
 //!
 //! - I1. Replies come before everything else. A task that waits for one is never held up by new requests.
 //! - I2. While as many requests of a class have no reply yet as the limit allows, none of that class is
 //!   received. Replies are.
 //! - I3. A task runs until it waits. So it may change the state of the server without a lock, as long as it
 //!   does not wait in between.
-//! - I4. The dispatcher sleeps only after each of its mailboxes, and the queue of tasks, was found empty and
-//!   has its waker. Mailboxes of requests are left out while the limit is reached. The sleep ends at the
-//!   first timer.
-//! - I5. Replies for one mailbox are sent in order. While it is full, they wait in a list of bounded length,
-//!   and hold up no request. If the list is too long, the mailbox with most of them loses its oldest one.
+//! - I4. The dispatcher sleeps only after each of its mailboxes and ports, and the queue of tasks, was found
+//!   empty and has its waker. Those of requests are left out while the limit is reached. The sleep ends at
+//!   the first timer.
+//! - I5. Replies for one mailbox or link are sent in order. While it is full, they wait in a list of bounded
+//!   length, and hold up no request. If the list is too long, the one with most of them loses its oldest one.
 //! - I6. A dispatcher that drains begins no request. It ends at a moment without a begun request, without a
 //!   task of one, and without a reply that waits for room.
 //!
 //! Source: Wentzlaff 2012, §3.3 (FO-16 to FO-19).
 
 use crate::blocking::Step;
-use crate::call::STOPPED;
+use crate::call::{NO_FURTHER_SESSION, NO_REPLY, NO_RESULT, NO_SESSION, STOPPED};
+use crate::capability::Alias;
 use crate::context::{Context, Core};
-use crate::envelope::Envelope;
+use crate::envelope::{Envelope, Key};
+use crate::inlet::{Arrived, Inlet, ReplyTo};
 use crate::methods::{Handlers, Methods};
+use crate::once::Step::{Again, Forgotten, Ignore, Run, Unknown};
 use crate::patience::Patience;
+use crate::replies;
 use crate::request::{Class, Request, send_once};
 use crate::stats::DispatcherStats;
 use crate::tasks::{IdleWaker, New, Tasks, Wish, Work};
 use crate::watch::{IDLE, Steps};
-use crate::{Mailbox, replies};
 use squall_machine::park::time_left;
 use squall_machine::unpark::{Unpark, park_for};
 use squall_sys::panics::end_panic;
@@ -47,12 +50,12 @@ const ATTEMPTS: u32 = 64;
 const TURNS: u32 = 32;
 
 struct Source {
-    mailbox: Mailbox,
+    inlet: Inlet,
     class: Class,
     handlers: Handlers,
 }
 
-/// Serves mailboxes: each request gets a task, which runs until it waits.
+/// Serves mailboxes and links: each request gets a task, which runs until it waits.
 ///
 /// Replies come first, then tasks that can run, then requests by their [`Class`], then idle work. So a task
 /// never waits for its reply behind new requests. A dispatcher belongs to one thread:
@@ -160,33 +163,35 @@ impl Dispatcher {
         Context(self.core.clone())
     }
 
-    /// Serves a mailbox. Each request gets a task with the future that `handler` returns.
+    /// Serves a mailbox, a link, or a [port](crate::LinkPort) with any number of links. Each request gets a
+    /// task with the future that `handler` returns.
     ///
-    /// The watchdog names its tasks by the alias of the mailbox.
-    pub fn serve<F>(&mut self, mailbox: Mailbox, class: Class, handler: impl Fn(Request) -> F + 'static)
+    /// The watchdog names its tasks by the alias of the mailbox, or the name of the link or port.
+    pub fn serve<F>(&mut self, from: impl Into<Inlet>, class: Class, handler: impl Fn(Request) -> F + 'static)
     where
         F: Future<Output = ()> + 'static,
     {
-        let name = format!("requests of mailbox {}", mailbox.alias());
-        self.serve_named(&name, mailbox, class, handler);
+        let from = from.into();
+        let name = format!("requests of {from}");
+        self.serve_named(&name, from, class, handler);
     }
 
-    /// Serves a mailbox like [`serve`](Dispatcher::serve), with a name for its tasks. The
+    /// Serves an inlet like [`serve`](Dispatcher::serve), with a name for its tasks. The
     /// [watchdog](Dispatcher::watch_steps) reports them by it.
     pub fn serve_named<F>(
         &mut self,
         name: &str,
-        mailbox: Mailbox,
+        from: impl Into<Inlet>,
         class: Class,
         handler: impl Fn(Request) -> F + 'static,
     ) where
         F: Future<Output = ()> + 'static,
     {
         let handlers = Handlers::one(&self.core.watch, name, handler);
-        self.add(mailbox, class, handlers);
+        self.add(from.into(), class, handlers);
     }
 
-    /// Serves a mailbox with a handler for each method. A request for another method is
+    /// Serves an inlet with a handler for each method. A request for another method is
     /// [refused](Request::refuse).
     ///
     /// # Example
@@ -219,15 +224,16 @@ impl Dispatcher {
     /// });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn serve_methods(&mut self, mailbox: Mailbox, class: Class, methods: Methods) {
-        let handlers = methods.into_handlers(&self.core.watch, mailbox.alias());
-        self.add(mailbox, class, handlers);
+    pub fn serve_methods(&mut self, from: impl Into<Inlet>, class: Class, methods: Methods) {
+        let from = from.into();
+        let handlers = methods.into_handlers(&self.core.watch, &from);
+        self.add(from, class, handlers);
     }
 
-    fn add(&mut self, mailbox: Mailbox, class: Class, handlers: Handlers) {
-        mailbox.set_served_here();
+    fn add(&mut self, inlet: Inlet, class: Class, handlers: Handlers) {
+        inlet.set_served_here();
         let place = self.sources.partition_point(|source| source.class >= class);
-        self.sources.insert(place, Source { mailbox, class, handlers });
+        self.sources.insert(place, Source { inlet, class, handlers });
     }
 
     /// Sets the idle work, in place of any earlier one. It runs up to its next wait when no task can run and
@@ -465,22 +471,27 @@ impl Dispatcher {
             }
             let refuses = self.refuses(class);
             let source = &mut self.sources[place];
-            let Some(message) = source.mailbox.receive() else { continue };
-            let Some(Envelope::Request { method, token, reply_to, body }) = Envelope::read(&message) else {
+            let Some(message) = source.inlet.receive() else { continue };
+            let Some(Asked { reply_to, method, token, key, body }) = request_of(&message) else {
                 self.core.note_malformed();
                 return true;
             };
+            if let (Some(key), Some(to)) = (key, &reply_to)
+                && !begins(&self.core, key, token, to, !refuses)
+            {
+                return true;
+            }
             if refuses {
-                if let Some(address) = reply_to {
-                    self.core.send_reply(address, &Envelope::Failure { token, reason: STOPPED });
+                if let Some(to) = reply_to {
+                    self.core.send_reply(&to, &Envelope::Failure { token, reason: STOPPED });
                 }
                 return true;
             }
-            let (core, label, body) = (Rc::downgrade(&self.core), message.label(), body.to_vec());
+            let (core, label, body) = (Rc::downgrade(&self.core), message.label, body.to_vec());
             self.steps.received(body.len());
             let counts = self.core.counts.clone();
             counts.requests[class as usize].set(counts.requests[class as usize].get() + 1);
-            let request = Request { core, method, token, reply_to, label, body, class, counts };
+            let request = Request { core, method, token, reply_to, key, label, body, class, counts };
             match source.handlers.get(method) {
                 None => request.refuse(),
                 Some((label, handler)) => {
@@ -491,7 +502,7 @@ impl Dispatcher {
                     }
                 }
             }
-            // The other mailboxes of this class come before it.
+            // The other inlets of this class come before it.
             let last = self.sources.partition_point(|source| source.class >= class);
             self.sources[place..last].rotate_left(1);
             return true;
@@ -525,7 +536,7 @@ impl Dispatcher {
         let wish = self.core.queue.wish();
         let sleeps = self.core.replies.borrow_mut().sleep(waker)
             && (0..self.sources.len()).all(|place| {
-                !self.may_receive(self.sources[place].class) || self.sources[place].mailbox.sleep(waker)
+                !self.may_receive(self.sources[place].class) || self.sources[place].inlet.sleep(waker)
             })
             && self.core.new.borrow().is_empty()
             && !self.is_over()
@@ -541,8 +552,58 @@ impl Dispatcher {
         self.core.sleeps.set(false);
         self.core.queue.awake();
         self.core.replies.borrow().awake();
-        self.sources.iter().for_each(|source| source.mailbox.awake());
+        self.sources.iter().for_each(|source| source.inlet.awake());
     }
+}
+
+/// A request, taken apart.
+struct Asked<'a> {
+    reply_to: Option<ReplyTo>,
+    method: u64,
+    token: u64,
+    key: Option<Key>,
+    body: &'a [u8],
+}
+
+fn request_of<'a>(message: &Arrived<'a>) -> Option<Asked<'a>> {
+    match Envelope::read(message.bytes)? {
+        Envelope::Request { method, token, reply_to, key, body } => {
+            Some(Asked { reply_to: message.reply_to(reply_to)?, method, token, key, body })
+        }
+        _ => None,
+    }
+}
+
+/// Looks a call with a key up (`once.rs`). Returns whether it is one that has not begun, which begins now if
+/// `may_run`. Otherwise the caller has got its answer, or gets it later.
+fn begins(core: &Rc<Core>, key: Key, token: u64, to: &ReplyTo, may_run: bool) -> bool {
+    let failed = |reason| core.send_reply(to, &Envelope::Failure { token, reason });
+    let now = Instant::now();
+    if key.session == 0 {
+        if !may_run {
+            return true;
+        }
+        let opened = core.once.borrow_mut().open(now, random);
+        match opened {
+            Some(session) => core.send_reply(to, &Envelope::Reply { token, body: &session.to_le_bytes() }),
+            None => failed(NO_FURTHER_SESSION),
+        }
+        return false;
+    }
+    let step = core.once.borrow_mut().arrive(now, key, Some(to.clone()), may_run);
+    match step {
+        Run => return true,
+        Again(reply) => core.send_again(to, &reply),
+        Ignore => {}
+        Forgotten => failed(NO_RESULT),
+        Unknown => failed(NO_SESSION),
+    }
+    false
+}
+
+/// Returns a number that no process can guess.
+fn random() -> u64 {
+    u64::from_le_bytes(Alias::random().to_bytes()[..8].try_into().expect("8 of 16 bytes"))
 }
 
 impl fmt::Debug for Dispatcher {
@@ -567,15 +628,20 @@ impl Drop for Dispatcher {
         core.end_calls();
         core.timers.wake_all();
         core.late.take();
-        for Source { mailbox, handlers, .. } in self.sources.drain(..) {
+        for Source { inlet, handlers, .. } in self.sources.drain(..) {
             end_panic(move || drop(handlers));
-            for (_, message) in mailbox.end() {
-                if let Some(Envelope::Request { token, reply_to: Some(address), .. }) =
-                    Envelope::read(&message)
-                {
-                    send_once(address, &Envelope::Failure { token, reason: STOPPED });
-                }
-            }
+            inlet.end(|message| {
+                let Some(Asked { reply_to: Some(to), token, key, .. }) = request_of(&message) else { return };
+                let mut once = core.once.borrow_mut();
+                let reason = match key.map(|key| once.arrive(Instant::now(), key, None, false)) {
+                    None | Some(Run) => STOPPED,
+                    // A copy of this call ran.
+                    Some(Again(_) | Ignore | Forgotten) => NO_REPLY,
+                    Some(Unknown) => NO_SESSION,
+                };
+                drop(once);
+                send_once(&to, &Envelope::Failure { token, reason });
+            });
         }
     }
 }

@@ -14,6 +14,8 @@ mod host;
 mod lane;
 #[cfg_attr(loom, allow(dead_code))]
 mod link;
+#[cfg_attr(not(all(target_os = "linux", not(miri), not(loom))), allow(dead_code))]
+mod links;
 #[cfg_attr(loom, allow(dead_code))]
 mod post;
 #[cfg_attr(loom, allow(dead_code))]
@@ -43,6 +45,12 @@ mod envelope;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
+mod inlet;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod link_port;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod link_stub;
+#[cfg(not(loom))]
 mod local;
 #[cfg(not(loom))]
 mod mailbox;
@@ -52,6 +60,8 @@ mod methods;
 mod model;
 #[cfg(not(loom))]
 mod node;
+#[cfg(not(loom))]
+mod once;
 mod patience;
 #[cfg(not(loom))]
 mod protocol;
@@ -62,7 +72,11 @@ mod replies;
 #[cfg(not(loom))]
 mod request;
 #[cfg(not(loom))]
+mod retry;
+#[cfg(not(loom))]
 mod sender;
+#[cfg(not(loom))]
+mod stations;
 #[cfg(not(loom))]
 mod stub;
 #[cfg(not(loom))]
@@ -87,11 +101,17 @@ pub use dispatcher::Dispatcher;
 pub use error::{CapabilityError, SendError};
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use host::HostTransport;
+#[cfg(not(loom))]
+pub use inlet::Inlet;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use link::{
     Fault, Link, LinkError, LinkListener, LinkName, LinkOptions, LinkReceiver, LinkRequest, LinkSender,
     LinkWait, LinkWaitToSend,
 };
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub use link_port::{LinkAdder, LinkPort, LinkRefused};
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub use link_stub::connect_link;
 #[cfg(not(loom))]
 pub use local::{LocalNetwork, LocalTransport};
 #[cfg(not(loom))]
@@ -115,7 +135,7 @@ pub use sender::{Sender, WaitToSend};
 #[cfg(not(loom))]
 pub use stats::DispatcherStats;
 #[cfg(not(loom))]
-pub use stub::{ConnectError, connect};
+pub use stub::{ConnectError, Server, StubOptions, connect};
 #[cfg(not(loom))]
 pub use transport::{Receive, Receiver, Transport};
 #[cfg(not(loom))]

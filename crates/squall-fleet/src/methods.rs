@@ -1,6 +1,6 @@
 //! Handlers of requests: one for a mailbox, or one for each method.
 
-use crate::Alias;
+use crate::inlet::Inlet;
 use crate::request::Request;
 use crate::tasks::Work;
 use crate::watch::{Label, Watch};
@@ -70,8 +70,8 @@ impl Methods {
         self
     }
 
-    pub(crate) fn into_handlers(self, watch: &Watch, mailbox: Alias) -> Handlers {
-        let of = self.name.unwrap_or_else(|| format!("requests of mailbox {mailbox}"));
+    pub(crate) fn into_handlers(self, watch: &Watch, inlet: &Inlet) -> Handlers {
+        let of = self.name.unwrap_or_else(|| format!("requests of {inlet}"));
         let label = |method: u64, name: Option<String>| match name {
             Some(name) => watch.label(&format!("{of}: {name}")),
             None => watch.label(&format!("{of}: method {method}")),

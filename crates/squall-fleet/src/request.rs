@@ -3,7 +3,8 @@
 use crate::Sender;
 use crate::call::NO_METHOD;
 use crate::context::Core;
-use crate::envelope::{Address, Envelope};
+use crate::envelope::{Envelope, Key};
+use crate::inlet::{Outlet, ReplyTo};
 use crate::replies;
 use crate::stats::Counts;
 use std::fmt;
@@ -32,7 +33,9 @@ pub struct Request {
     pub(crate) core: Weak<Core>,
     pub(crate) method: u64,
     pub(crate) token: u64,
-    pub(crate) reply_to: Option<Address>,
+    pub(crate) reply_to: Option<ReplyTo>,
+    /// The key of a call that may be sent again.
+    pub(crate) key: Option<Key>,
     pub(crate) label: u64,
     pub(crate) body: Vec<u8>,
     pub(crate) class: Class,
@@ -79,22 +82,37 @@ impl Request {
     }
 
     fn answer(&mut self, answer: &Envelope<'_>) {
-        let Some(address) = self.reply_to.take() else { return };
-        match self.core.upgrade() {
-            Some(core) => core.send_reply(address, answer),
-            // The request has outlived its dispatcher.
-            None => send_once(address, answer),
+        let Some(to) = self.reply_to.take() else { return };
+        // Without a core, the request has outlived its dispatcher.
+        let Some(core) = self.core.upgrade() else { return send_once(&to, answer) };
+        let to = match self.key {
+            None => Some(to),
+            Some(key) => {
+                let mut message = Vec::new();
+                answer.write(&mut message);
+                // The way of the last copy (once/I3).
+                core.once.borrow_mut().end(key, &message)
+            }
+        };
+        if let Some(to) = to {
+            core.send_reply(&to, answer);
         }
     }
 }
 
-/// Sends a reply without a dispatcher. It is lost if the mailbox is full.
-pub(crate) fn send_once((alias, capability): Address, envelope: &Envelope<'_>) {
-    if let Ok(sender) = Sender::new(alias, capability) {
-        let mut message = Vec::new();
-        envelope.write(&mut message);
-        let _ = sender.send(&message);
-    }
+/// Sends a reply without a dispatcher. It is lost if there is no room.
+pub(crate) fn send_once(to: &ReplyTo, envelope: &Envelope<'_>) {
+    let outlet = match to {
+        ReplyTo::Mailbox((alias, capability)) => match Sender::new(*alias, *capability) {
+            Ok(sender) => Outlet::Mailbox(Rc::new(sender)),
+            Err(_) => return,
+        },
+        #[cfg(all(target_os = "linux", not(miri)))]
+        ReplyTo::Link(sender) => Outlet::Link(sender.clone()),
+    };
+    let mut message = Vec::new();
+    envelope.write(&mut message);
+    outlet.send(&message);
 }
 
 impl Drop for Request {

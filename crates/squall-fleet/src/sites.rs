@@ -67,3 +67,7 @@ pub(crate) const LINK_LAST: Site = Site(47);
 pub(crate) const BACKLOG_LEFT: Site = Site(48);
 /// Not an ordering: no thread writes to a link while the pump sends a frame (`host/backlog/I1`).
 pub(crate) const BACKLOG_PUMPS: Site = Site(49);
+/// Not an ordering: a link of a dispatcher becomes quiet only after it has left its waker (`links/I1`).
+pub(crate) const LINK_QUIET: Site = Site(60);
+/// Not an ordering: a new link is in the list before its ring (`links/I3`).
+pub(crate) const LINK_FRESH: Site = Site(61);

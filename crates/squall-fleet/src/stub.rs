@@ -9,8 +9,6 @@
 //!   method of another version, also if another server took over the mailbox after [`connect`].
 //! - I2. A station (a mailbox for replies) is used by one call at a time. A late reply to a call that was
 //!   given up has an older token, so no later call takes it.
-//! - I3. Calls on different processors use different lists of stations. A list keeps at most [`IDLE_MAX`], so
-//!   memory follows the calls that run at the same time, and not the threads.
 //!
 //! Not promised: after its deadline, a call may still run, if its request was sent.
 //! Cost: a pair of messages, a copy of the arguments and of the result into and out of each, and two
@@ -19,20 +17,21 @@
 //! are not needed. A stub is an object with a handle, instead of a function with the mailbox as an argument.
 
 use crate::handover::handover;
-use crate::{Alias, CallFailed, Caller, Class, Dispatcher, Mailbox, Request, SendError, Sender};
+use crate::retry::Times;
+use crate::stations::Stations;
+use crate::{Alias, CallFailed, Caller, Class, Dispatcher, Fate, Inlet, Mailbox, Request, SendError, Sender};
 use squall_call::__macro::Port;
 use squall_call::Remote;
 use squall_call::carrier::{
     Carried, Carrier, deadline_in, first_difference, import_over, serve_bytes, unsupported,
 };
 use squall_core::{CreateError, Handle, InterfaceOf, MessageError, Owned, Transport};
-use squall_machine::machine;
 use squall_machine::park::is_past;
-use squall_sys::padded::CachePadded;
-use squall_sys::sync::{Mutex, StdArc, lock};
+use squall_sys::sync::StdArc;
 use std::cell::RefCell;
 use std::fmt;
 use std::future::ready;
+use std::io;
 use std::time::Duration;
 
 /// The method that tells the interface: its lower half. No interface has as many methods.
@@ -42,17 +41,18 @@ const STATUS: usize = 4;
 /// The most idle stations of a processor.
 const IDLE_MAX: usize = 16;
 /// The time in which [`connect`] must end.
-const CONNECT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// The lanes for the description of an interface, of up to 24 KiB.
 const DESCRIPTION_LANE: usize = 32 << 10;
 
 /// Returns the number that a request carries for a method (I1).
-const fn method_of(schema: u64, number: u32) -> u64 {
+pub(crate) const fn method_of(schema: u64, number: u32) -> u64 {
     schema >> 32 << 32 | number as u64
 }
 
 impl Dispatcher {
-    /// Serves an object at a mailbox. Other threads call it through [`connect`].
+    /// Serves an object at a mailbox, a link or a [port](crate::LinkPort) of links. Other threads call it
+    /// through [`connect`], and other processes through [`connect_link`](crate::connect_link).
     ///
     /// Its methods run on the dispatcher's thread, one at a time, and its other tasks wait meanwhile. So they
     /// should be short, and should not block. A method cannot call a stub: see [`connect`]. For methods that
@@ -63,19 +63,24 @@ impl Dispatcher {
     ///
     /// # Example
     /// See [`connect`].
-    pub fn serve_object<I: ?Sized + Remote>(&mut self, mailbox: Mailbox, class: Class, object: Handle<I>) {
+    pub fn serve_object<I: ?Sized + Remote>(
+        &mut self,
+        from: impl Into<Inlet>,
+        class: Class,
+        object: Handle<I>,
+    ) {
         let reply = RefCell::new(Vec::new());
-        self.serve(mailbox, class, move |request| {
+        self.serve(from, class, move |request| {
             answer(object, request, &reply);
             ready(())
         });
     }
 
-    /// Serves an object at a mailbox, and runs its methods on other threads. Each request gives `executor`
+    /// Serves an object at an inlet, and runs its methods on other threads. Each request gives `executor`
     /// one closure, which any thread may run once.
     ///
     /// So methods may block, and may call any stub: also one of their caller, to any depth for which the
-    /// executor has threads. Requests wait in the mailbox while as many methods run as the dispatcher's
+    /// executor has threads. Requests wait in the inlet while as many methods run as the dispatcher's
     /// [limit](Dispatcher::limit_requests). If a closure is dropped, its request gets no reply, and the
     /// caller an error.
     ///
@@ -118,12 +123,12 @@ impl Dispatcher {
     /// ```
     pub fn serve_object_on<I: ?Sized + Remote>(
         &mut self,
-        mailbox: Mailbox,
+        from: impl Into<Inlet>,
         class: Class,
         object: Handle<I>,
         executor: impl Fn(Box<dyn FnOnce() + Send>) + 'static,
     ) {
-        self.serve(mailbox, class, move |mut request| {
+        self.serve(from, class, move |mut request| {
             let (method, body) = (request.method(), request.take_body());
             let (giver, result) = handover();
             executor(Box::new(move || {
@@ -240,43 +245,134 @@ fn write_answer<I: ?Sized + Remote>(object: Handle<I>, method: u64, body: &[u8],
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn connect<I: ?Sized + Remote + InterfaceOf<Port<I>>>(to: &Sender) -> Result<Owned<I>, ConnectError> {
-    check_interface::<I>(to)?;
-    let clusters = (0..machine().vp_limit().max(1)).map(|_| CachePadded::default()).collect();
-    let line = StdArc::new(Line { to: to.clone(), schema: I::SCHEMA, clusters });
-    import_over(line).map_err(ConnectError::Create)
+    StubOptions::new().connect(to)
+}
+
+/// How a stub calls.
+///
+/// # Example
+/// ```
+/// use squall::fleet::{Class, Dispatcher, Mailbox, StubOptions};
+/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+/// use std::time::Duration;
+///
+/// #[squall::interface(remote)]
+/// trait Tickets: Send + Sync {
+///     fn take(&self) -> u64;
+/// }
+///
+/// struct Numbered(AtomicU64);
+///
+/// impl Tickets for Numbered {
+///     fn take(&self) -> u64 {
+///         self.0.fetch_add(1, Relaxed)
+///     }
+/// }
+///
+/// let tickets = squall::shared::<dyn Tickets, _>(Numbered(AtomicU64::new(7)));
+/// let object = tickets.handle();
+/// let mailbox = Mailbox::new();
+/// let sender = mailbox.sender(mailbox.add_capability()?)?;
+/// std::thread::spawn(move || {
+///     let mut dispatcher = Dispatcher::new();
+///     dispatcher.serve_object(mailbox, Class::External, object);
+///     dispatcher.run();
+/// });
+/// // Each ticket is taken once, however often its call is sent.
+/// let stub = StubOptions::new().retry_after(Duration::from_millis(100)).connect::<dyn Tickets>(&sender)?;
+/// assert_eq!((stub.take(), stub.take()), (7, 8));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "options do nothing until they connect"]
+pub struct StubOptions {
+    retry: Option<Duration>,
+}
+
+impl StubOptions {
+    /// Makes options for a stub that sends each call once.
+    pub fn new() -> StubOptions {
+        StubOptions::default()
+    }
+
+    /// Sends a call again if no reply comes in this time, and then in twice the time, up to a second. The
+    /// server runs it once, as [`Caller::call_once`](crate::Caller::call_once) says.
+    ///
+    /// A call without a [deadline](squall_call::with_deadline) is sent again until the server ends.
+    pub fn retry_after(mut self, time: Duration) -> StubOptions {
+        self.retry = Some(time);
+        self
+    }
+
+    #[cfg_attr(not(all(target_os = "linux", not(miri))), allow(dead_code))]
+    pub(crate) fn retry(&self) -> Option<Duration> {
+        self.retry
+    }
+
+    /// Makes an object as [`connect`] does, with these options.
+    ///
+    /// # Errors
+    /// As [`connect`].
+    /// # Panics
+    /// In the child of a fork.
+    pub fn connect<I: ?Sized + Remote + InterfaceOf<Port<I>>>(
+        &self,
+        to: &Sender,
+    ) -> Result<Owned<I>, ConnectError> {
+        check_interface::<I>(to)?;
+        let (schema, retry, stations) = (I::SCHEMA, self.retry, Stations::new(IDLE_MAX));
+        let line = StdArc::new(Line { to: to.clone(), schema, retry, stations });
+        import_over(line).map_err(ConnectError::Create)
+    }
 }
 
 /// Asks the server for its interface, once before the first call.
 fn check_interface<I: ?Sized + Remote>(to: &Sender) -> Result<(), ConnectError> {
     let mailbox = to.mailbox();
     if to.would_block() {
-        return Err(ConnectError::WouldBlock { mailbox });
+        return Err(ConnectError::WouldBlock { server: Server::Mailbox(mailbox) });
     }
     let replies = Mailbox::builder().lane_bytes(DESCRIPTION_LANE).build();
     let mut caller = Caller::with_replies(replies);
-    let (method, schema) = (method_of(I::SCHEMA, DESCRIBE), I::SCHEMA.to_le_bytes());
+    let (method, schema) = description_call::<I>();
     let described = match caller.call_until(to, method, &schema, deadline_in(CONNECT)) {
-        Err(CallFailed::NoMethod { .. }) => return Err(ConnectError::NoObject { mailbox }),
+        Err(CallFailed::NoMethod { .. }) => {
+            return Err(ConnectError::NoObject { server: Server::Mailbox(mailbox) });
+        }
         described => described.map_err(ConnectError::Failed)?,
     };
+    check_description::<I>(described, || Server::Mailbox(mailbox))
+}
+
+/// Checks the description of an interface that a server has sent.
+pub(crate) fn check_description<I: ?Sized + Remote>(
+    described: &[u8],
+    server: impl Fn() -> Server,
+) -> Result<(), ConnectError> {
     let Some((found, signature)) = described.split_first_chunk() else {
-        return Err(ConnectError::NoObject { mailbox });
+        return Err(ConnectError::NoObject { server: server() });
     };
-    match *found == schema {
+    match *found == I::SCHEMA.to_le_bytes() {
         true => Ok(()),
         false => {
             let found = String::from_utf8_lossy(signature).into_owned();
-            Err(ConnectError::OtherInterface { mailbox, expected: I::SIGNATURE, found })
+            Err(ConnectError::OtherInterface { server: server(), expected: I::SIGNATURE, found })
         }
     }
+}
+
+/// Returns the method that tells the interface, and its argument.
+pub(crate) fn description_call<I: ?Sized + Remote>() -> (u64, [u8; 8]) {
+    (method_of(I::SCHEMA, DESCRIBE), I::SCHEMA.to_le_bytes())
 }
 
 /// The way of a stub's calls.
 struct Line {
     to: Sender,
     schema: u64,
-    /// Idle stations, by the processor of the stub's representative (I3).
-    clusters: Box<[CachePadded<Mutex<Vec<Station>>>]>,
+    /// Calls are sent again after this time.
+    retry: Option<Duration>,
+    stations: Stations<Station>,
 }
 
 /// The ends of one call at a time (I2).
@@ -284,31 +380,6 @@ struct Station {
     caller: Caller,
     to: Sender,
 }
-
-impl Line {
-    fn idle(&self, region: usize) -> &Mutex<Vec<Station>> {
-        &self.clusters[region % self.clusters.len()]
-    }
-
-    fn take(&self, region: usize) -> Station {
-        let idle = lock(self.idle(region), IDLE).pop();
-        idle.unwrap_or_else(|| Station { caller: Caller::new(), to: self.to.clone() })
-    }
-
-    fn give_back(&self, region: usize, station: Station) {
-        let mut idle = lock(self.idle(region), IDLE);
-        let surplus = if idle.len() < IDLE_MAX {
-            idle.push(station);
-            None
-        } else {
-            Some(station)
-        };
-        drop(idle);
-        drop(surplus);
-    }
-}
-
-const IDLE: &str = "the idle stations of a stub";
 
 impl Carrier for Line {
     fn carry(&self, call: Carried<'_>, output: &mut Vec<u8>) -> Result<u32, Transport> {
@@ -318,21 +389,29 @@ impl Carrier for Line {
         if is_past(call.deadline) {
             return Err(Transport::Busy);
         }
-        let mut station = self.take(call.region);
+        let idle = self.stations.take(call.region);
+        let mut station = idle.unwrap_or_else(|| Station { caller: Caller::new(), to: self.to.clone() });
         let method = method_of(self.schema, call.method);
-        let reply = station.caller.call_until(&station.to, method, call.input, call.deadline);
-        let status = reply.map_err(transport).and_then(|reply| {
+        let Station { caller, to } = &mut station;
+        let reply = match self.retry {
+            None => caller.call_until(to, method, call.input, call.deadline).map_err(transport),
+            Some(retry) => {
+                let times = Times { deadline: call.deadline, retry };
+                caller.call_once_until(to, method, call.input, times).map_err(transport_of)
+            }
+        };
+        let status = reply.and_then(|reply| {
             let (status, result) = reply.split_first_chunk().ok_or(Transport::BadResult(BROKEN))?;
             output.extend_from_slice(result);
             Ok(u32::from_le_bytes(*status))
         });
-        self.give_back(call.region, station);
+        self.stations.give_back(call.region, station);
         status
     }
 }
 
 /// A reply that no server of an object gives.
-const BROKEN: MessageError = MessageError::Undecodable;
+pub(crate) const BROKEN: MessageError = MessageError::Undecodable;
 
 /// The error of a stub's call for that of its messages.
 fn transport(failed: CallFailed) -> Transport {
@@ -350,30 +429,68 @@ fn transport(failed: CallFailed) -> Transport {
     }
 }
 
-/// The reason why [`connect`] made no object.
+/// The error of a stub's call for its fate.
+pub(crate) fn transport_of(fate: Fate) -> Transport {
+    match fate {
+        Fate::NoService | Fate::Closed => Transport::Disconnected,
+        Fate::NotAccepted => Transport::Busy,
+        Fate::TooLarge => Transport::BadArguments(MessageError::TooLarge),
+        Fate::TimedOut => Transport::Deadline,
+        Fate::ServerLost | Fate::Dropped => Transport::PeerGone,
+        Fate::NoResult => Transport::BadResult(MessageError::TooLarge),
+    }
+}
+
+/// The server of an object, in errors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Server {
+    /// The server of this mailbox.
+    Mailbox(Alias),
+    /// The process that listens for links by this name.
+    Listener(String),
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Server::Mailbox(alias) => write!(f, "mailbox {alias}"),
+            Server::Listener(name) => write!(f, "the link listener {name:?}"),
+        }
+    }
+}
+
+/// The reason why [`connect`] or [`connect_link`](crate::connect_link) made no object.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The server did not say which interface it serves.
     Failed(CallFailed),
+    /// No link to the server was made, or it ended before the server said which interface it serves.
+    NotLinked {
+        /// The server.
+        server: Server,
+        /// The reason.
+        error: io::Error,
+    },
     /// The server serves another interface, or another version of it.
     OtherInterface {
-        /// The server's mailbox.
-        mailbox: Alias,
+        /// The server.
+        server: Server,
         /// The signatures that this program expects.
         expected: &'static str,
         /// The signatures of the server. A hostile one may send any text.
         found: String,
     },
-    /// The server of this mailbox serves no object there.
+    /// The server serves no object there.
     NoObject {
-        /// The server's mailbox.
-        mailbox: Alias,
+        /// The server.
+        server: Server,
     },
     /// The thread serves the mailbox itself, or runs a task of a dispatcher, which must not block.
     WouldBlock {
-        /// The server's mailbox.
-        mailbox: Alias,
+        /// The server.
+        server: Server,
     },
     /// The object could not be made in this process.
     Create(CreateError),
@@ -383,22 +500,24 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConnectError::Failed(failed) => write!(f, "the server did not tell its interface: {failed}"),
-            ConnectError::OtherInterface { mailbox, expected, found } => {
+            ConnectError::NotLinked { server, error } => {
+                write!(f, "no call went to {server}; check that its process runs: {error}")
+            }
+            ConnectError::OtherInterface { server, expected, found } => {
                 let (expected, found) = first_difference(expected, found);
                 write!(
                     f,
-                    "the interface at mailbox {mailbox} has {found} and this program's has {expected}; build both \
+                    "the interface at {server} has {found} and this program's has {expected}; build both \
                      programs from the same definition of the trait"
                 )
             }
-            ConnectError::NoObject { mailbox } => write!(
+            ConnectError::NoObject { server } => {
+                write!(f, "{server} serves no object; serve one there with `Dispatcher::serve_object`")
+            }
+            ConnectError::WouldBlock { server } => write!(
                 f,
-                "mailbox {mailbox} serves no object; serve one there with `Dispatcher::serve_object`"
-            ),
-            ConnectError::WouldBlock { mailbox } => write!(
-                f,
-                "to connect to mailbox {mailbox} would block a dispatcher; connect on a thread that runs none of \
-                 its tasks and does not serve the mailbox"
+                "to connect to {server} would block a dispatcher; connect on a thread that runs none of its tasks \
+                 and does not serve it"
             ),
             ConnectError::Create(error) => write!(f, "the stub could not be made: {error}"),
         }
@@ -410,24 +529,6 @@ impl std::error::Error for ConnectError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn idle_stations_are_used_again_and_have_a_limit() {
-        let mailbox = Mailbox::new();
-        let to = mailbox.sender(mailbox.add_capability().unwrap()).unwrap();
-        let line = Line { to, schema: 0, clusters: (0..2).map(|_| CachePadded::default()).collect() };
-        let alias = |station: &Station| station.caller.alias();
-        let first = line.take(0);
-        let used = alias(&first);
-        line.give_back(0, first);
-        let other = line.take(1);
-        assert_ne!(alias(&other), used, "each processor has its own");
-        let again = line.take(0);
-        assert_eq!(alias(&again), used);
-        let taken: Vec<_> = (0..IDLE_MAX + 4).map(|_| line.take(2)).collect();
-        taken.into_iter().for_each(|station| line.give_back(2, station));
-        assert_eq!(lock(line.idle(0), IDLE).len(), IDLE_MAX);
-    }
 
     #[test]
     fn methods_of_different_versions_have_different_numbers() {

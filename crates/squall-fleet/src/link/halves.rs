@@ -238,7 +238,7 @@ impl LinkReceiver {
 
     /// Copies the next message to the buffer, if there is one.
     #[inline]
-    pub(super) fn look(&mut self) -> Result<bool, LinkError> {
+    pub(crate) fn look(&mut self) -> Result<bool, LinkError> {
         let joint = &*self.joint;
         if fork::forked() || joint.is_broken() {
             return Err(self.why());
@@ -255,6 +255,11 @@ impl LinkReceiver {
     #[cold]
     fn why(&self) -> LinkError {
         if fork::forked() { LinkError::Forked { link: self.joint.name } } else { self.joint.why() }
+    }
+
+    /// Returns the message of the last look that found one.
+    pub(crate) fn last(&self) -> &[u8] {
+        &self.buffer
     }
 
     /// Looks, and keeps a message for the next receive.
@@ -278,7 +283,7 @@ impl LinkReceiver {
     }
 
     /// Leaves a waker for the next message or the end. Returns false if the caller has to look again.
-    pub(super) fn ask(&self, waker: &Waker) -> bool {
+    pub(crate) fn ask(&self, waker: &Waker) -> bool {
         self.joint.set_task(Some(waker.clone()));
         // The end of the link takes the waker after it has changed the state, under the same lock. So it
         // finds this waker, or this thread finds the state.

@@ -1,12 +1,17 @@
-//! Models of rings and of sleeps that the end of the peer interrupts, and their twins.
+//! Models of rings, of sleeps that the end of the peer interrupts, and of a dispatcher that waits for several
+//! links, and their twins.
 
 use super::ring::{Look, Marks, Memory, Reader, Refused, Writer, ask_for_room, sleep_for_room, tell};
 use super::vigil::Sleepers;
+use crate::links::{Inbound, Links, Look as LookAtLinks};
 #[cfg(loom)]
 use crate::sites;
+use crate::waiters::wake;
+use squall_machine::unpark::Unpark;
 use squall_sys::sync::atomic::{AtomicU32, Ordering};
 use squall_sys::sync::handed::Handed;
 use squall_sys::sync::{Arc, Condvar, Mutex, thread};
+use std::task::Waker;
 use std::time::Duration;
 
 /// A ring of two words: room for one message of 8 bytes. Both sides are threads.
@@ -20,6 +25,8 @@ struct Ring {
     /// Packets on the socket.
     packets: Mutex<u32>,
     arrived: Condvar,
+    /// The task that the thread of the sockets wakes at a packet. Here the sender's thread acts for it.
+    task: Mutex<Option<Waker>>,
     /// Not 0 after the peer has ended.
     state: AtomicU32,
     sleepers: Sleepers,
@@ -65,6 +72,8 @@ impl Memory for Ring {
     fn ring(&self) {
         *self.packets.lock().unwrap() += 1;
         self.arrived.notify_all();
+        let task = self.task.lock().unwrap().take();
+        task.into_iter().for_each(wake);
     }
 }
 
@@ -78,6 +87,7 @@ impl Ring {
             woken: Condvar::new(),
             packets: Mutex::new(0),
             arrived: Condvar::new(),
+            task: Mutex::new(None),
             state: AtomicU32::new(0),
             sleepers: Sleepers::default(),
         })
@@ -304,6 +314,100 @@ fn leaves() {
     receiver.join().unwrap();
 }
 
+/// A link of a dispatcher.
+struct Served {
+    ring: Arc<Ring>,
+    reader: Reader,
+    buffer: Vec<u8>,
+}
+
+impl Served {
+    fn new(ring: &Arc<Ring>) -> Served {
+        Served { ring: ring.clone(), reader: Reader::default(), buffer: Vec::new() }
+    }
+}
+
+impl Inbound for Served {
+    type Error = Look;
+
+    fn look(&mut self) -> Result<bool, Look> {
+        match self.reader.receive(&*self.ring, &mut self.buffer) {
+            Look::Message => Ok(true),
+            Look::Nothing => Ok(false),
+            other => Err(other),
+        }
+    }
+
+    fn ask(&self, waker: &Waker) -> bool {
+        // As the receiver of a link does.
+        *self.ring.task.lock().unwrap() = Some(waker.clone());
+        self.reader.ask(&*self.ring)
+    }
+}
+
+/// Receives from links like a dispatcher, which sleeps while all are empty: until so many messages and ends
+/// have come.
+fn serve(links: &mut Links<Served>, mut messages: usize, mut ends: usize) {
+    let waker = Unpark::waker();
+    while messages + ends > 0 {
+        match links.look() {
+            LookAtLinks::Message(_) => messages -= 1,
+            LookAtLinks::Ended(_, error) => {
+                assert_eq!(error, Look::Ended);
+                ends -= 1;
+            }
+            LookAtLinks::Nothing if links.sleep(&waker) => {
+                thread::park();
+                links.awake();
+            }
+            LookAtLinks::Nothing => {}
+        }
+    }
+}
+
+fn send_one(ring: &Arc<Ring>) -> thread::JoinHandle<()> {
+    spawn(ring, |ring| send(ring, &mut Writer::default(), 5, yields))
+}
+
+/// Two peers send while the dispatcher looks, makes their links quiet, and sleeps.
+fn two_links_wake() {
+    let (mut links, rings) = (Links::new(), [Ring::new(), Ring::new()]);
+    for ring in &rings {
+        assert!(links.shared().add(Served::new(ring)).is_ok());
+    }
+    let senders = [0, 1].map(|number: usize| send_one(&rings[number]));
+    serve(&mut links, 2, 0);
+    senders.into_iter().for_each(|sender| sender.join().unwrap());
+}
+
+/// Another thread adds a link that has a message, while the dispatcher goes to sleep.
+fn new_link_wakes() {
+    let mut links = Links::new();
+    let shared = links.shared().clone();
+    let adder = thread::spawn(move || {
+        let ring = Ring::new();
+        send(&ring, &mut Writer::default(), 5, yields);
+        assert!(shared.add(Served::new(&ring)).is_ok());
+    });
+    serve(&mut links, 1, 0);
+    adder.join().unwrap();
+}
+
+/// The peer sends, and then ends its side. The dispatcher learns of both.
+fn ended_link_wakes() {
+    let (mut links, ring) = (Links::new(), Ring::new());
+    assert!(links.shared().add(Served::new(&ring)).is_ok());
+    let sender = spawn(&ring, |ring| {
+        let mut writer = Writer::default();
+        send(ring, &mut writer, 5, yields);
+        let marks = writer.end(ring);
+        told(ring, marks);
+    });
+    serve(&mut links, 1, 1);
+    assert_eq!(links.count(), 0);
+    sender.join().unwrap();
+}
+
 #[cfg(loom)]
 squall_sys::models! { "link::model":
     in_order: LINK_SEND, LINK_RECEIVE, LINK_FREE, LINK_ROOM;
@@ -316,4 +420,7 @@ squall_sys::models! { "link::model":
     dies_in_silence: VIGIL_SLEEP, VIGIL_WAKE;
     ends: LINK_MARK;
     leaves: LINK_MARK;
+    two_links_wake: LINK_QUIET, LINK_MARK, SLEEP;
+    new_link_wakes: LINK_FRESH, SLEEP;
+    ended_link_wakes: LINK_QUIET, LINK_MARK;
 }

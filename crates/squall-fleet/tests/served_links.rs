@@ -1,0 +1,544 @@
+//! Dispatchers that serve links, and objects that other processes call.
+#![cfg(all(target_os = "linux", not(miri), not(loom)))]
+
+#[path = "../../squall-machine/tests/main/this_program.rs"]
+mod this_program;
+
+use squall_call::{socket_pair, with_deadline};
+use squall_core::{CallErrorKind, Handle, Owned, Transport, shared};
+use squall_fleet::{
+    Class, Condition, ConnectError, Context, Dispatcher, Link, LinkListener, LinkOptions, LinkPort,
+    LinkReceiver, LinkRefused, LinkSender, Mailbox, connect, connect_link,
+};
+use squall_macros::interface;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc;
+use std::task::{Poll, Waker};
+use std::thread;
+use std::time::Duration;
+use this_program::this_program;
+
+/// The hidden modules of the façade.
+mod facade {
+    pub(crate) use squall_core::__macro;
+    pub(crate) mod call {
+        pub(crate) use squall_call::__macro;
+    }
+}
+
+#[interface(crate = crate::facade, remote)]
+trait Register: Send + Sync {
+    fn add(&self, n: u64) -> u64;
+    fn text(&self, a: &str) -> String;
+    fn process(&self) -> u32;
+    fn end_process(&self);
+    fn panic(&self);
+}
+
+#[interface(crate = crate::facade, remote)]
+trait Other: Send + Sync {
+    fn other(&self);
+}
+
+#[derive(Default)]
+struct Here(AtomicU64);
+
+impl Register for Here {
+    fn add(&self, n: u64) -> u64 {
+        self.0.fetch_add(n, SeqCst) + n
+    }
+    fn text(&self, a: &str) -> String {
+        a.repeat(2)
+    }
+    fn process(&self) -> u32 {
+        std::process::id()
+    }
+    fn end_process(&self) {
+        std::process::abort();
+    }
+    fn panic(&self) {
+        panic!("asked for");
+    }
+}
+
+/// Name of the environment variable that makes the test `peer` act: a role and the name of a listener.
+const ROLE: &str = "SQUALL_TEST_SERVED";
+
+fn start(role: &str, name: &str) -> Child {
+    let mut command = this_program();
+    command.args(["--exact", "peer", "--nocapture", "--test-threads=1"]);
+    command.env(ROLE, format!("{role} {name}")).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+#[test]
+fn peer() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let (role, name) = role.split_once(' ').unwrap();
+    match role {
+        "client" => {
+            let stub = connect_link::<dyn Register>(name).unwrap();
+            check(stub.handle());
+            assert_ne!(stub.process(), std::process::id());
+        }
+        "server" => {
+            let object = shared::<dyn Register, _>(Here::default());
+            let port = LinkPort::listen(LinkListener::bind(name).unwrap()).unwrap();
+            println!("listens");
+            let mut dispatcher = Dispatcher::new();
+            dispatcher.serve_object(port, Class::External, object.handle());
+            dispatcher.run();
+        }
+        _ => panic!("the role {role}"),
+    }
+}
+
+/// Starts a process that serves a register, and waits until it listens.
+fn server(name: &str) -> Child {
+    let mut child = start("server", name);
+    let output = BufReader::new(child.stdout.take().unwrap());
+    assert!(output.lines().any(|line| line.unwrap().contains("listens")));
+    child
+}
+
+fn name(of: &str) -> String {
+    format!("test-served-{of}-{}", std::process::id())
+}
+
+/// Calls an object, wherever it is.
+fn check(register: Handle<dyn Register>) {
+    let before = register.add(0);
+    assert_eq!(register.add(2), before + 2);
+    assert_eq!(register.text("ab"), "abab");
+    assert_eq!(register.text(&"x".repeat(3000)).len(), 6000);
+}
+
+/// Serves an object on a thread of its own, until the context that it returns stops it.
+fn serve_at(port: LinkPort, object: Handle<dyn Register>) -> (thread::JoinHandle<()>, Stop) {
+    let (sends, control) = mpsc::channel();
+    let server = thread::spawn(move || {
+        let mut dispatcher = Dispatcher::new();
+        dispatcher.serve_object(port, Class::External, object);
+        sends.send(dispatcher.context().control()).unwrap();
+        dispatcher.run();
+    });
+    (server, Stop(control.recv().unwrap()))
+}
+
+struct Stop(squall_fleet::Control);
+
+#[test]
+fn a_handle_calls_this_thread_another_thread_and_another_process_alike() {
+    let object = shared::<dyn Register, _>(Here::default());
+    check(object.handle());
+    let (mailbox, name) = (Mailbox::new(), name("alike"));
+    let sender = mailbox.sender(mailbox.add_capability().unwrap()).unwrap();
+    let port = LinkPort::listen(LinkListener::bind(&name).unwrap()).unwrap();
+    let handle = object.handle();
+    let (sends, control) = mpsc::channel();
+    let server = thread::spawn(move || {
+        let mut dispatcher = Dispatcher::new();
+        // One dispatcher serves both, in classes of their own.
+        dispatcher.serve_object(mailbox, Class::Fleet, handle);
+        dispatcher.serve_object(port, Class::External, handle);
+        sends.send(dispatcher.context().control()).unwrap();
+        dispatcher.run();
+    });
+    let by_mailbox = connect::<dyn Register>(&sender).unwrap();
+    check(by_mailbox.handle());
+    let by_link = connect_link::<dyn Register>(&name).unwrap();
+    check(by_link.handle());
+    let mut client = start("client", &name);
+    assert!(client.wait().unwrap().success());
+    // Three handles and a process have called one object.
+    assert_eq!(object.add(0), 8);
+    control.recv().unwrap().stop();
+    server.join().unwrap();
+}
+
+#[test]
+fn threads_call_at_once_and_each_gets_its_own_result() {
+    let object = shared::<dyn Register, _>(Here::default());
+    let name = name("threads");
+    let port = LinkPort::listen(LinkListener::bind(&name).unwrap()).unwrap();
+    let (server, stop) = serve_at(port, object.handle());
+    let stub = connect_link::<dyn Register>(&name).unwrap();
+    let handle = stub.handle();
+    thread::scope(|threads| {
+        for thread in 0..6 {
+            threads.spawn(move || {
+                for n in 0..200 {
+                    let text = format!("{thread}-{n};");
+                    assert_eq!(handle.text(&text), text.repeat(2));
+                    handle.add(1);
+                }
+            });
+        }
+    });
+    assert_eq!(object.add(0), 1200);
+    stop.0.stop();
+    server.join().unwrap();
+}
+
+#[test]
+fn a_killed_server_is_told_and_the_next_one_is_found() {
+    let name = name("killed");
+    let mut first = server(&name);
+    let stub = connect_link::<dyn Register>(&name).unwrap();
+    assert_eq!(stub.process(), first.id());
+    let lost = stub.try_end_process().unwrap_err();
+    assert_eq!(lost.reason(), CallErrorKind::Transport(Transport::PeerGone), "{lost}");
+    first.wait().unwrap();
+    let gone = stub.try_add(1).unwrap_err();
+    assert_eq!(gone.reason(), CallErrorKind::Transport(Transport::Disconnected), "{gone}");
+    let mut second = server(&name);
+    assert_eq!((stub.process(), stub.add(5)), (second.id(), 5));
+    second.kill().unwrap();
+    second.wait().unwrap();
+}
+
+#[test]
+fn each_failure_has_its_error() {
+    let name = name("failures");
+    let error = connect_link::<dyn Register>(&name).unwrap_err();
+    assert!(matches!(error, ConnectError::NotLinked { .. }), "{error}");
+    let object = shared::<dyn Register, _>(Here::default());
+    let port = LinkPort::listen(LinkListener::bind(&name).unwrap()).unwrap();
+    let (server, stop) = serve_at(port, object.handle());
+    let error = connect_link::<dyn Other>(&name).unwrap_err();
+    let ConnectError::OtherInterface { .. } = &error else { panic!("{error}") };
+    assert!(error.to_string().contains(&name), "{error}");
+    let stub = connect_link::<dyn Register>(&name).unwrap();
+    let panicked = stub.try_panic().unwrap_err();
+    assert_eq!(panicked.reason(), CallErrorKind::Transport(Transport::Panicked), "{panicked}");
+    assert_eq!(stub.add(1), 1);
+    // In a task, a call would hold up the other tasks.
+    let dispatcher = Dispatcher::new();
+    let (context, handle) = (dispatcher.context(), stub.handle());
+    dispatcher.context().spawn(async move {
+        let blocked = handle.try_add(1).unwrap_err();
+        assert_eq!(blocked.reason(), CallErrorKind::Transport(Transport::WouldBlock), "{blocked}");
+        context.stop();
+    });
+    dispatcher.run();
+    stop.0.stop();
+    server.join().unwrap();
+    let late = with_deadline(Duration::ZERO, || stub.try_add(1)).unwrap_err();
+    assert_eq!(late.reason(), CallErrorKind::Transport(Transport::Busy), "{late}");
+    let gone = stub.try_add(1).unwrap_err();
+    assert_eq!(gone.reason(), CallErrorKind::Transport(Transport::Disconnected), "{gone}");
+    assert_eq!(object.add(0), 1);
+}
+
+/// Makes a link for a dispatcher, and the ends of its peer.
+fn pair(lane_bytes: usize) -> (Link, (LinkSender, LinkReceiver)) {
+    let (here, there) = socket_pair().unwrap();
+    let options = LinkOptions::new().limit(Duration::from_secs(600)).lane_bytes(lane_bytes);
+    let other = thread::spawn({
+        let options = options.clone();
+        move || options.over(there).unwrap()
+    });
+    let link = options.over(here).unwrap();
+    (link, other.join().unwrap().split())
+}
+
+/// The bytes of a message with this kind.
+fn message(kind: u64, method: u64, token: u64) -> Vec<u8> {
+    [kind, method, token].map(u64::to_le_bytes).concat()
+}
+
+const REQUEST_TO_A_MAILBOX: u64 = 1;
+const EVENT: u64 = 2;
+const REQUEST: u64 = 5;
+
+/// The kind, the reason, and the token of a reply.
+fn reply(receiver: &mut LinkReceiver) -> [u64; 3] {
+    let bytes = receiver.receive().unwrap().expect("there is a reply").to_vec();
+    [0, 8, 16].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()))
+}
+
+/// Polls until no task can run.
+fn drive(run: &mut (impl Future<Output = ()> + Unpin)) -> Poll<()> {
+    let mut context = std::task::Context::from_waker(Waker::noop());
+    for _ in 0..1_000 {
+        if std::pin::Pin::new(&mut *run).poll(&mut context).is_ready() {
+            return Poll::Ready(());
+        }
+    }
+    Poll::Pending
+}
+
+/// Polls until the peer has a reply. The thread of the sockets may have to wake the dispatcher.
+fn drive_until_reply(run: &mut (impl Future<Output = ()> + Unpin), peer: &mut LinkReceiver) {
+    while !peer.wait().block_for(Duration::ZERO).unwrap() {
+        assert!(drive(run).is_pending());
+        thread::yield_now();
+    }
+}
+
+/// A dispatcher that notes the labels of its requests, in their order.
+fn noting(dispatcher: &mut Dispatcher, port: LinkPort, class: Class) -> Rc<RefCell<Vec<u64>>> {
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let notes = seen.clone();
+    dispatcher.serve(port, class, move |request| {
+        notes.borrow_mut().push(request.label());
+        async move { request.reply(b"") }
+    });
+    seen
+}
+
+#[test]
+fn links_take_turns_and_a_flood_holds_up_no_other_link() {
+    const FLOOD: usize = 400;
+    let mut dispatcher = Dispatcher::new();
+    let port = LinkPort::new();
+    let mut peers = Vec::new();
+    for label in 0..8 {
+        let (link, peer) = pair(64 << 10);
+        port.adder().add_labelled(link, label).unwrap();
+        // The first link floods.
+        (0..if label == 0 { FLOOD } else { 1 }).for_each(|_| peer.0.send(&message(EVENT, 1, 0)).unwrap());
+        peers.push(peer);
+    }
+    let seen = noting(&mut dispatcher, port, Class::External);
+    assert!(drive(&mut Box::pin(dispatcher.run_async())).is_pending());
+    let seen = seen.borrow();
+    assert_eq!(seen.len(), FLOOD + 7);
+    let last = seen.iter().rposition(|label| *label != 0).unwrap();
+    // One turn of the flood, and one message of each other link.
+    assert!(last < 16 + 7, "{:?}", &seen[..last]);
+}
+
+#[test]
+fn a_higher_class_goes_first_and_the_limit_leaves_requests_in_the_links() {
+    let mut dispatcher = Dispatcher::new();
+    dispatcher.limit_requests(2);
+    let condition = Rc::new(Condition::new());
+    let ports = [LinkPort::new(), LinkPort::new()];
+    let order = Rc::new(RefCell::new(Vec::new()));
+    let mut peers = Vec::new();
+    for (port, (class, label)) in ports.into_iter().zip([(Class::External, 1), (Class::FleetCall, 2)]) {
+        let (link, peer) = pair(4096);
+        for token in 1..=4 {
+            peer.0.send(&message(REQUEST, 7, token)).unwrap();
+        }
+        port.adder().add_labelled(link, label).unwrap();
+        peers.push(peer);
+        let (order, condition) = (order.clone(), condition.clone());
+        dispatcher.serve(port, class, move |request| {
+            order.borrow_mut().push(request.label());
+            let condition = condition.clone();
+            async move {
+                condition.wait().await;
+                request.reply(b"");
+            }
+        });
+    }
+    let mut run = Box::pin(dispatcher.run_async());
+    assert!(drive(&mut run).is_pending());
+    assert_eq!(*order.borrow(), [2, 2, 1, 1]);
+    condition.signal_all();
+    assert!(drive(&mut run).is_pending());
+    assert_eq!(*order.borrow(), [2, 2, 1, 1, 2, 2, 1, 1]);
+    condition.signal_all();
+    assert!(drive(&mut run).is_pending());
+    for (_, receiver) in &mut peers {
+        let tokens: Vec<u64> = (0..4).map(|_| reply(receiver)[2]).collect();
+        assert_eq!(tokens, [1, 2, 3, 4]);
+        assert!(receiver.receive().unwrap().is_none());
+    }
+}
+
+#[test]
+fn replies_wait_for_a_slow_peer_and_hold_up_no_other_link() {
+    const REPLIES: u64 = 200;
+    let mut dispatcher = Dispatcher::new();
+    let port = LinkPort::new();
+    let ((slow_link, mut slow), (link, mut other)) = (pair(4096), pair(4096));
+    port.adder().add(slow_link).unwrap();
+    port.adder().add(link).unwrap();
+    dispatcher.serve(port, Class::External, |request| async move { request.reply(&[1; 200]) });
+    let mut run = Box::pin(dispatcher.run_async());
+    for token in 0..REPLIES {
+        while slow.0.send(&message(REQUEST, 1, token)).is_err() {
+            assert!(drive(&mut run).is_pending());
+        }
+        other.0.send(&message(REQUEST, 1, token)).unwrap();
+        drive_until_reply(&mut run, &mut other.1);
+        assert_eq!(reply(&mut other.1)[2], token);
+    }
+    // The slow peer gets its replies in order, once it receives.
+    for token in 0..REPLIES {
+        drive_until_reply(&mut run, &mut slow.1);
+        assert_eq!(reply(&mut slow.1)[2], token);
+    }
+}
+
+#[test]
+fn malformed_messages_are_counted_and_a_link_reaches_no_mailbox() {
+    let mut dispatcher = Dispatcher::new();
+    let (link, peer) = pair(4096);
+    let mut replies = Mailbox::new();
+    let key = replies.add_capability().unwrap();
+    let address = [replies.alias().to_bytes(), key.to_bytes()].concat();
+    peer.0.send(&[message(REQUEST_TO_A_MAILBOX, 1, 1), address].concat()).unwrap();
+    peer.0.send(b"").unwrap();
+    peer.0.send(&message(99, 1, 1)).unwrap();
+    peer.0.send(&message(EVENT, 1, 0)).unwrap();
+    let port = LinkPort::new();
+    port.adder().add(link).unwrap();
+    let context = dispatcher.context();
+    let seen = noting(&mut dispatcher, port, Class::External);
+    // A mailbox knows no way back by a link.
+    let mailbox = Mailbox::new();
+    let sender = mailbox.sender(mailbox.add_capability().unwrap()).unwrap();
+    sender.send(&message(REQUEST, 1, 1)).unwrap();
+    dispatcher.serve(mailbox, Class::External, |_| async { panic!("a request without a way back") });
+    assert!(drive(&mut Box::pin(dispatcher.run_async())).is_pending());
+    assert_eq!((seen.borrow().len(), context.stats().malformed, context.stats().panics), (1, 4, 0));
+    assert!(replies.receive().is_none());
+}
+
+#[test]
+fn the_end_of_a_dispatcher_tells_the_requests_that_it_has_not_begun() {
+    let mut dispatcher = Dispatcher::new();
+    dispatcher.limit_requests(1);
+    let port = LinkPort::new();
+    let adder = port.adder();
+    let (link, mut peer) = pair(4096);
+    adder.add(link).unwrap();
+    (1..=3).for_each(|token| peer.0.send(&message(REQUEST, 1, token)).unwrap());
+    let context = dispatcher.context();
+    dispatcher.serve(port, Class::External, move |_request| {
+        let context = context.clone();
+        async move {
+            context.stop();
+            Condition::new().wait().await;
+        }
+    });
+    assert!(drive(&mut Box::pin(dispatcher.run_async())).is_ready());
+    // A failure without a reply, and two that say that the server has stopped.
+    let told: Vec<[u64; 3]> = (0..3).map(|_| reply(&mut peer.1)).collect();
+    assert_eq!(told, [[4, 2, 1], [4, 3, 2], [4, 3, 3]]);
+    assert!(peer.1.receive().is_err(), "the link has ended");
+    let (link, _peer) = pair(4096);
+    let name = link.name();
+    assert_eq!(adder.add(link), Err(LinkRefused::Ended { link: name }));
+    assert!(adder.has_ended());
+}
+
+#[test]
+fn a_sleeping_dispatcher_is_woken_by_a_message_a_new_link_and_the_end_of_a_peer() {
+    let port = LinkPort::new();
+    let adder = port.adder();
+    let (link, mut first) = pair(4096);
+    adder.add(link).unwrap();
+    let server = thread::spawn(move || {
+        let mut dispatcher = Dispatcher::new();
+        let context = dispatcher.context();
+        dispatcher.serve(port, Class::External, move |request| {
+            let context: Context = context.clone();
+            async move {
+                let stops = request.method() == 0;
+                request.reply(b"");
+                if stops {
+                    context.drain();
+                }
+            }
+        });
+        dispatcher.run();
+    });
+    for token in 0..300 {
+        first.0.send(&message(REQUEST, 1, token)).unwrap();
+        first.1.wait().block().unwrap();
+        assert_eq!(reply(&mut first.1)[2], token);
+    }
+    // Another link is added while it sleeps, and gone before its request is answered.
+    let (link, second) = pair(4096);
+    second.0.send(&message(EVENT, 1, 0)).unwrap();
+    drop(second);
+    adder.add(link).unwrap();
+    let (link, mut third) = pair(4096);
+    adder.add(link).unwrap();
+    third.0.send(&message(REQUEST, 0, 9)).unwrap();
+    third.1.wait().block().unwrap();
+    assert_eq!(reply(&mut third.1), [3, 0, 9]);
+    server.join().unwrap();
+}
+
+#[test]
+fn a_server_calls_back_over_links_to_any_depth() {
+    #[interface(crate = crate::facade, remote)]
+    trait Tower: Send + Sync {
+        fn climb(&self, floors: u32) -> u32;
+    }
+    struct Floor(String);
+    impl Tower for Floor {
+        fn climb(&self, floors: u32) -> u32 {
+            match floors {
+                0 => 0,
+                _ => connect_link::<dyn Tower>(&self.0).unwrap().climb(floors - 1) + 1,
+            }
+        }
+    }
+    let names = [name("tower-a"), name("tower-b")];
+    let objects: Vec<Owned<dyn Tower>> =
+        [1, 0].map(|other| shared::<dyn Tower, _>(Floor(names[other].clone()))).into();
+    let servers: Vec<_> = names
+        .iter()
+        .zip(&objects)
+        .map(|(name, object)| {
+            let port = LinkPort::listen(LinkListener::bind(name).unwrap()).unwrap();
+            let (object, (sends, control)) = (object.handle(), mpsc::channel());
+            let thread = thread::spawn(move || {
+                let mut dispatcher = Dispatcher::new();
+                let executor = |work: Box<dyn FnOnce() + Send>| drop(thread::spawn(work));
+                dispatcher.serve_object_on(port, Class::External, object, executor);
+                sends.send(dispatcher.context().control()).unwrap();
+                dispatcher.run();
+            });
+            (thread, control.recv().unwrap())
+        })
+        .collect();
+    assert_eq!(connect_link::<dyn Tower>(&names[0]).unwrap().climb(6), 6);
+    for (thread, control) in servers {
+        control.stop();
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_listener_ends_with_its_dispatcher() {
+    let name = name("ends");
+    for _ in 0..3 {
+        // The thread that accepts gives the name back when it ends.
+        let listener = loop {
+            match LinkListener::bind(&name) {
+                Ok(listener) => break listener,
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse),
+            }
+            thread::yield_now();
+        };
+        let seen = Rc::new(Cell::new(0));
+        let mut dispatcher = Dispatcher::new();
+        let notes = seen.clone();
+        let context = dispatcher.context();
+        dispatcher.serve(LinkPort::listen(listener).unwrap(), Class::External, move |_| {
+            notes.set(notes.get() + 1);
+            context.stop();
+            async {}
+        });
+        let client = thread::spawn({
+            let name = name.clone();
+            move || Link::connect(&name).unwrap().sender().send(&message(EVENT, 1, 0)).unwrap()
+        });
+        dispatcher.run();
+        client.join().unwrap();
+        assert_eq!(seen.get(), 1);
+    }
+}
