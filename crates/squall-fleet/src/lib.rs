@@ -39,6 +39,8 @@ mod context;
 #[cfg(not(loom))]
 mod control;
 #[cfg(not(loom))]
+mod defaults;
+#[cfg(not(loom))]
 mod dispatcher;
 #[cfg(not(loom))]
 mod envelope;
@@ -95,6 +97,8 @@ pub use condition::Condition;
 pub use context::{Context, Sleep};
 #[cfg(not(loom))]
 pub use control::Control;
+#[cfg(not(loom))]
+pub use defaults::{ServerAddress, connect_default, remove_default, set_default};
 #[cfg(not(loom))]
 pub use dispatcher::Dispatcher;
 #[cfg(not(loom))]

@@ -487,6 +487,11 @@ pub enum ConnectError {
         /// The server.
         server: Server,
     },
+    /// The process has no default server of the interface.
+    NoDefault {
+        /// The interface.
+        interface: &'static str,
+    },
     /// The thread serves the mailbox itself, or runs a task of a dispatcher, which must not block.
     WouldBlock {
         /// The server.
@@ -513,6 +518,9 @@ impl fmt::Display for ConnectError {
             }
             ConnectError::NoObject { server } => {
                 write!(f, "{server} serves no object; serve one there with `Dispatcher::serve_object`")
+            }
+            ConnectError::NoDefault { interface } => {
+                write!(f, "this process has no default server of {interface}; set one with `set_default`")
             }
             ConnectError::WouldBlock { server } => write!(
                 f,

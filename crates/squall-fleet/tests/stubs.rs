@@ -4,7 +4,10 @@
 use serde::{Deserialize, Serialize};
 use squall_call::{Remote, with_deadline};
 use squall_core::{CallError, CallErrorKind, Handle, MessageError, Owned, Transport, shared};
-use squall_fleet::{CallFailed, Caller, Class, ConnectError, Context, Dispatcher, Mailbox, Sender, connect};
+use squall_fleet::{
+    CallFailed, Caller, Class, ConnectError, Context, Dispatcher, Mailbox, Sender, ServerAddress, connect,
+    connect_default, remove_default, set_default,
+};
 use squall_macros::interface;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -562,4 +565,52 @@ fn a_server_that_ends_tells_the_callers_of_methods_that_still_run() {
         gate.open();
     });
     fails(stub.try_add(1), Transport::Disconnected);
+}
+
+#[test]
+fn fo_21_an_interface_has_a_default_server_and_a_caller_may_choose_another_one() {
+    #[interface(crate = crate::facade, remote)]
+    trait Numbered: Send + Sync {
+        fn number(&self) -> u64;
+    }
+    struct Server(u64);
+    impl Numbered for Server {
+        fn number(&self) -> u64 {
+            self.0
+        }
+    }
+    let error = connect_default::<dyn Numbered>().unwrap_err();
+    assert!(matches!(error, ConnectError::NoDefault { .. }), "{error}");
+    assert!(error.to_string().contains("Numbered"), "{error}");
+    let servers: Vec<_> = (1..=2)
+        .map(|number| {
+            let (mailbox, sender) = pair();
+            let object = shared::<dyn Numbered, _>(Server(number));
+            let (handle, (sends, control)) = (object.handle(), mpsc::channel());
+            let thread = thread::spawn(move || {
+                let mut dispatcher = Dispatcher::new();
+                dispatcher.serve_object(mailbox, Class::External, handle);
+                sends.send(dispatcher.context().control()).unwrap();
+                dispatcher.run();
+            });
+            let control: squall_fleet::Control = control.recv().unwrap();
+            (sender, thread, control, object)
+        })
+        .collect();
+    let (first, second) = (&servers[0].0, &servers[1].0);
+    assert!(set_default::<dyn Numbered>(first).is_none());
+    // Another interface has no part in it.
+    assert!(matches!(connect_default::<dyn Shop>(), Err(ConnectError::NoDefault { .. })));
+    let default = connect_default::<dyn Numbered>().unwrap();
+    let chosen = connect::<dyn Numbered>(second).unwrap();
+    assert_eq!((default.number(), chosen.number()), (1, 2));
+    let former = set_default::<dyn Numbered>(second).unwrap();
+    assert!(matches!(former, ServerAddress::Mailbox(sender) if sender.mailbox() == first.mailbox()));
+    // A stub keeps its server.
+    assert_eq!((default.number(), connect_default::<dyn Numbered>().unwrap().number()), (1, 2));
+    assert!(remove_default::<dyn Numbered>().is_some() && remove_default::<dyn Numbered>().is_none());
+    for (_, thread, control, _object) in servers {
+        control.stop();
+        thread.join().unwrap();
+    }
 }
