@@ -1,6 +1,7 @@
 //! The registry: one file per experiment.
 
 mod dpool;
+mod ex_fo17;
 mod ex_h1;
 mod ex_h3;
 mod ex_h4;
@@ -51,6 +52,7 @@ pub const ALL: &[&Experiment] = &[
     &dpool::EX_D7,
     &dpool::EX_D8,
     &dpool::EX_D9,
+    &ex_fo17::EX_FO17,
 ];
 
 /// Finds an experiment by its id, in either case.
