@@ -22,6 +22,8 @@ pub(crate) const NO_FURTHER_SESSION: u64 = 6;
 pub(crate) const NO_RESULT: u64 = 7;
 /// Never travels: the dispatcher of the caller has ended.
 pub(crate) const ENDED: u64 = u64::MAX;
+/// Never travels: the link of the call has ended.
+pub(crate) const LINK_ENDED: u64 = u64::MAX - 1;
 
 /// The reason why a call has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,11 +243,9 @@ impl Caller {
     /// or has no such method. [`Closed`](Fate::Closed): the server stopped before it began the call.
     /// # Panics
     /// In the child of a fork.
-    /// # Cost
-    /// That of a [call](Caller::call), a lookup in a table, and a copy of the result at the server. Before the
-    /// first call to a server, one more call. A dispatcher keeps 4,096 sessions, each for ten minutes after its
-    /// last call, and 16 MiB of results.
-    /// Source: Birrell and Nelson 1984.
+    /// # Cost That of a [call](Caller::call), a lookup in a table, and a copy of the result at the server.
+    /// Before the first call to a server, one more call. A dispatcher keeps 4,096 sessions, each for ten
+    /// minutes after its last call, and 16 MiB of results. Source: Birrell and Nelson 1984.
     ///
     /// # Example
     /// ```

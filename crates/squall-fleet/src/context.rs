@@ -1,9 +1,15 @@
 //! The way of tasks to their dispatcher, and the state that they share.
 
+#[cfg(all(target_os = "linux", not(miri)))]
+use crate::call::LINK_ENDED;
 use crate::call::{CallFailed, ENDED};
 use crate::control::Control;
 use crate::envelope::{Address, Destination, Envelope, HEAD};
 use crate::inlet::{Outlet, ReplyTo, Told, Way};
+#[cfg(all(target_os = "linux", not(miri)))]
+use crate::link_call::Replies as LinkReplies;
+#[cfg(all(target_os = "linux", not(miri)))]
+use crate::links::Links;
 use crate::once::Once;
 use crate::replies::{self, Keys};
 use crate::stats::{Counts, DispatcherStats, count};
@@ -43,6 +49,9 @@ pub(crate) struct Core {
     /// Calls that may be sent again.
     pub(crate) once: RefCell<Once<ReplyTo>>,
     pub(crate) replies: RefCell<Mailbox>,
+    /// The links by which replies to tasks come.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub(crate) servers: RefCell<Links<LinkReplies>>,
     keys: RefCell<Keys>,
     token: Cell<u64>,
     /// The dispatcher sleeps.
@@ -71,6 +80,8 @@ impl Core {
             senders: RefCell::default(),
             late: RefCell::default(),
             once: RefCell::new(Once::new()),
+            #[cfg(all(target_os = "linux", not(miri)))]
+            servers: RefCell::new(Links::new()),
             keys: RefCell::new(Keys::new(&replies)),
             replies: RefCell::new(replies),
             token: Cell::new(0),
@@ -100,7 +111,7 @@ impl Core {
         }
     }
 
-    /// Returns the sender for a reply. A caller that has gone, or whose key is forged, has none.
+    /// Returns the sender for a reply, unless the caller has gone or its key is forged.
     fn outlet(&self, to: &ReplyTo) -> Option<Outlet> {
         match to {
             ReplyTo::Mailbox(address) => Some(Outlet::Mailbox(self.sender(*address).ok()?)),
@@ -192,16 +203,26 @@ impl Core {
 
     /// Ends all calls that have no result yet.
     pub(crate) fn end_calls(&self) {
+        self.end_calls_if(|_| true, ENDED);
+    }
+
+    /// Ends all calls with this label: their link has ended.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub(crate) fn end_calls_of(&self, label: u64) {
+        self.end_calls_if(|of| of == label, LINK_ENDED);
+    }
+
+    fn end_calls_if(&self, ends: impl Fn(u64) -> bool, reason: u64) {
         let tokens: Vec<(u64, u64)> = self
             .calls
             .borrow()
             .iter()
             .filter_map(|(token, pending)| match pending {
-                Pending::Waits(_, label) => Some((*token, *label)),
-                Pending::Done(_) => None,
+                Pending::Waits(_, label) if ends(*label) => Some((*token, *label)),
+                _ => None,
             })
             .collect();
-        tokens.into_iter().for_each(|(token, label)| self.end_call(token, label, Err(ENDED)));
+        tokens.into_iter().for_each(|(token, label)| self.end_call(token, label, Err(reason)));
     }
 }
 
@@ -266,18 +287,23 @@ impl Context {
                 mailbox: core.replies.borrow().alias(),
             }));
         }
-        let token = core.token.get() + 1;
-        core.token.set(token);
         let (label, address) = core.keys.borrow_mut().get_or_add(mailbox, &core.replies.borrow());
+        let (token, reply) = self.await_reply(label);
         let mut message = Vec::with_capacity(56 + body.len());
         Envelope::Request { method, token, reply_to: Some(Destination::Mailbox(address)), key: None, body }
             .write(&mut message);
-        core.calls.borrow_mut().insert(token, Pending::Waits(None, label));
-        let reply = Reply { core: self.0.clone(), token };
         to.wait_to_send(&message).await?;
         is_sent.set(true);
         drop(message);
         reply.await.map_err(|reason| CallFailed::of(reason, mailbox, method))
+    }
+
+    /// Begins to wait for the reply of a server with this label. Returns the token of the call.
+    pub(crate) fn await_reply(&self, label: u64) -> (u64, Reply) {
+        let token = self.0.token.get() + 1;
+        self.0.token.set(token);
+        self.0.calls.borrow_mut().insert(token, Pending::Waits(None, label));
+        (token, Reply { core: self.0.clone(), token })
     }
 
     /// Sends a request without a reply. The task waits while the mailbox is full.
@@ -403,7 +429,7 @@ impl fmt::Debug for Context {
 }
 
 /// Waits for the reply of a call.
-struct Reply {
+pub(crate) struct Reply {
     core: Rc<Core>,
     token: u64,
 }

@@ -21,6 +21,8 @@ use crate::capability::Alias;
 use crate::context::{Context, Core};
 use crate::envelope::{Envelope, Key};
 use crate::inlet::{Arrived, Inlet, ReplyTo};
+#[cfg(all(target_os = "linux", not(miri)))]
+use crate::links::Look;
 use crate::methods::{Handlers, Methods};
 use crate::once::Step::{Again, Forgotten, Ignore, Run, Unknown};
 use crate::patience::Patience;
@@ -80,6 +82,8 @@ pub struct Dispatcher {
     /// Something happened since the idle work ran.
     was_busy: bool,
     requests_first: bool,
+    /// The last look for a reply began with the links.
+    links_first: bool,
 }
 
 impl Dispatcher {
@@ -103,6 +107,7 @@ impl Dispatcher {
             received: 0,
             was_busy: true,
             requests_first: false,
+            links_first: false,
         }
     }
 
@@ -431,20 +436,61 @@ impl Dispatcher {
         true
     }
 
-    /// Receives a reply of a call (I1).
+    /// Receives a reply of a call (I1). Mailboxes and links take turns.
     fn receive_reply(&mut self) -> bool {
+        self.links_first = !self.links_first;
+        match self.links_first {
+            true => self.receive_reply_of_link() || self.receive_reply_of_mailbox(),
+            false => self.receive_reply_of_mailbox() || self.receive_reply_of_link(),
+        }
+    }
+
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    fn receive_reply_of_link(&mut self) -> bool {
+        false
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn receive_reply_of_link(&mut self) -> bool {
+        let mut servers = self.core.servers.borrow_mut();
+        match servers.look() {
+            Look::Nothing => false,
+            Look::Message(number) => {
+                let Some(link) = servers.get(number) else { return false };
+                let (label, message) = (link.label, link.receiver.last().to_vec());
+                drop(servers);
+                self.end_call(label, &message);
+                true
+            }
+            Look::Ended(link, _) => {
+                drop(servers);
+                let label = link.label;
+                link.has_ended.set(true);
+                drop(link);
+                self.core.end_calls_of(label);
+                true
+            }
+        }
+    }
+
+    fn receive_reply_of_mailbox(&mut self) -> bool {
         let mut mailbox = self.core.replies.borrow_mut();
         let Some(message) = mailbox.receive() else { return false };
         let label = message.label();
         // Only the body of a reply is copied.
         let message = message.to_vec();
         drop(mailbox);
+        self.end_call(label, &message);
+        true
+    }
+
+    /// Ends the call of a reply from a server with this label.
+    fn end_call(&mut self, label: u64, message: &[u8]) {
         self.steps.received(message.len());
-        match replies::read(&message) {
+        match replies::read(message) {
             Some((token, result)) => self.core.end_call(token, label, result),
             None => self.core.note_malformed(),
         }
-        true
     }
 
     /// Returns whether requests are received now (I2). Those that are refused need no room.
@@ -535,6 +581,7 @@ impl Dispatcher {
     fn sleep(&mut self, waker: &Waker) -> bool {
         let wish = self.core.queue.wish();
         let sleeps = self.core.replies.borrow_mut().sleep(waker)
+            && self.sleep_for_links(waker)
             && (0..self.sources.len()).all(|place| {
                 !self.may_receive(self.sources[place].class) || self.sources[place].inlet.sleep(waker)
             })
@@ -548,9 +595,19 @@ impl Dispatcher {
         sleeps
     }
 
+    /// Announces a sleep to the links by which replies come.
+    fn sleep_for_links(&self, _waker: &Waker) -> bool {
+        #[cfg(all(target_os = "linux", not(miri)))]
+        return self.core.servers.borrow_mut().sleep(_waker);
+        #[cfg(not(all(target_os = "linux", not(miri))))]
+        true
+    }
+
     fn awake(&self) {
         self.core.sleeps.set(false);
         self.core.queue.awake();
+        #[cfg(all(target_os = "linux", not(miri)))]
+        self.core.servers.borrow().awake();
         self.core.replies.borrow().awake();
         self.sources.iter().for_each(|source| source.inlet.awake());
     }
@@ -626,6 +683,12 @@ impl Drop for Dispatcher {
         }
         // Tasks of other dispatchers may wait for calls of this one's context.
         core.end_calls();
+        #[cfg(all(target_os = "linux", not(miri)))]
+        {
+            // Their peers learn of the end, also while a task of another dispatcher keeps the context.
+            let servers = core.servers.borrow_mut().end();
+            drop(servers);
+        }
         core.timers.wake_all();
         core.late.take();
         for Source { inlet, handlers, .. } in self.sources.drain(..) {

@@ -49,6 +49,8 @@ mod error;
 #[cfg(not(loom))]
 mod inlet;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod link_call;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod link_port;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod link_stub;
@@ -112,6 +114,8 @@ pub use link::{
     Fault, Link, LinkError, LinkListener, LinkName, LinkOptions, LinkReceiver, LinkRequest, LinkSender,
     LinkWait, LinkWaitToSend,
 };
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub use link_call::{LinkCallFailed, LinkServer};
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub use link_port::{LinkAdder, LinkPort, LinkRefused};
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]

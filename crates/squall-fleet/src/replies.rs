@@ -3,7 +3,7 @@
 //! - I1. Each server has a key of its own, with a label of its own. A call knows the label of its server, so
 //!   no other server can end it, even if it guesses the token.
 
-use crate::call::{ENDED, NO_REPLY, NO_ROOM};
+use crate::call::{ENDED, LINK_ENDED, NO_REPLY, NO_ROOM};
 use crate::envelope::{Address, Envelope};
 use crate::{Alias, Mailbox};
 use std::collections::HashMap;
@@ -47,7 +47,7 @@ pub(crate) fn read(message: &[u8]) -> Option<(u64, Result<&[u8], u64>)> {
     match Envelope::read(message)? {
         Envelope::Reply { token, body } => Some((token, Ok(body))),
         // A reason that never travels.
-        Envelope::Failure { reason: ENDED, .. } => None,
+        Envelope::Failure { reason: ENDED | LINK_ENDED, .. } => None,
         Envelope::Failure { token, reason } => Some((token, Err(reason))),
         Envelope::Request { .. } => None,
     }

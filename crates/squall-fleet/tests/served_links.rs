@@ -7,8 +7,8 @@ mod this_program;
 use squall_call::{socket_pair, with_deadline};
 use squall_core::{CallErrorKind, Handle, Owned, Transport, shared};
 use squall_fleet::{
-    Class, Condition, ConnectError, Context, Dispatcher, Link, LinkListener, LinkOptions, LinkPort,
-    LinkReceiver, LinkRefused, LinkSender, Mailbox, connect, connect_link,
+    Class, Condition, ConnectError, Context, Dispatcher, Link, LinkCallFailed, LinkError, LinkListener,
+    LinkOptions, LinkPort, LinkReceiver, LinkRefused, LinkSender, Mailbox, connect, connect_link,
 };
 use squall_macros::interface;
 use std::cell::{Cell, RefCell};
@@ -541,4 +541,105 @@ fn a_listener_ends_with_its_dispatcher() {
         client.join().unwrap();
         assert_eq!(seen.get(), 1);
     }
+}
+
+/// Serves requests at a listener on a thread of its own: each calls the server of the other name, with the
+/// method less by one, and adds its letter.
+fn tower(letter: u8, name: &str, other: &str) -> (thread::JoinHandle<()>, squall_fleet::Control) {
+    let port = LinkPort::listen(LinkListener::bind(name).unwrap()).unwrap();
+    let (other, (sends, control)) = (other.to_owned(), mpsc::channel());
+    let thread = thread::spawn(move || {
+        let mut dispatcher = Dispatcher::new();
+        let context = dispatcher.context();
+        let server = Rc::new(RefCell::new(None));
+        dispatcher.serve(port, Class::External, move |request| {
+            let context = context.clone();
+            // Connected when it is first needed: then both listen.
+            let connect = || context.add_server(Link::connect(&other).unwrap()).unwrap();
+            let server = server.borrow_mut().get_or_insert_with(|| Rc::new(connect())).clone();
+            async move {
+                let mut result = match request.method() {
+                    1 => Vec::new(),
+                    method => context.call_link(&server, method - 1, b"").await.unwrap(),
+                };
+                result.push(letter);
+                request.reply(&result);
+            }
+        });
+        sends.send(dispatcher.context().control()).unwrap();
+        dispatcher.run();
+    });
+    (thread, control.recv().unwrap())
+}
+
+#[test]
+fn tasks_call_each_other_over_links_to_any_depth() {
+    let (a, b) = (name("tasks-a"), name("tasks-b"));
+    let servers = [tower(b'a', &a, &b), tower(b'b', &b, &a)];
+    let dispatcher = Dispatcher::new();
+    let context = dispatcher.context();
+    let server = context.add_server(Link::connect(&a).unwrap()).unwrap();
+    let seen = Rc::new(Cell::new(0));
+    let notes = seen.clone();
+    dispatcher.context().spawn(async move {
+        assert_eq!(context.call_link(&server, 6, b"").await.unwrap(), b"bababa");
+        notes.set(context.call_link(&server, 200, b"").await.unwrap().len());
+        context.stop();
+    });
+    dispatcher.run();
+    assert_eq!(seen.get(), 200);
+    for (thread, control) in servers {
+        control.stop();
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_call_over_a_link_ends_with_the_link_and_by_no_other_link() {
+    let dispatcher = Dispatcher::new();
+    let context = dispatcher.context();
+    let ((link, mut peer), (other_link, other)) = (pair(4096), pair(4096));
+    let (server, other_server) = (context.add_server(link).unwrap(), context.add_server(other_link).unwrap());
+    let link = server.name();
+    let results = Rc::new(RefCell::new(Vec::new()));
+    let notes = results.clone();
+    dispatcher.context().spawn(async move {
+        for method in [1, 2, 3] {
+            let result = context.call_link(&server, method, b"abc").await;
+            notes.borrow_mut().push(result);
+        }
+        let _other_server = other_server;
+        Condition::new().wait().await;
+    });
+    let mut run = Box::pin(dispatcher.run_async());
+    // The other process answers in place of the first one, by the same token.
+    while !peer.1.wait().block_for(Duration::ZERO).unwrap() {
+        assert!(drive(&mut run).is_pending());
+    }
+    let request = peer.1.receive().unwrap().unwrap().to_vec();
+    assert_eq!(request, [message(REQUEST, 1, 1), b"abc".to_vec()].concat());
+    other.0.send(&[message(3, 0, 1), b"forged".to_vec()].concat()).unwrap();
+    // A failure that never travels.
+    peer.0.send(&message(4, u64::MAX, 1)).unwrap();
+    for _ in 0..100 {
+        assert!(drive(&mut run).is_pending());
+        thread::yield_now();
+    }
+    assert!(results.borrow().is_empty());
+    peer.0.send(&[message(3, 0, 1), b"right".to_vec()].concat()).unwrap();
+    while results.borrow().is_empty() {
+        assert!(drive(&mut run).is_pending());
+        thread::yield_now();
+    }
+    // The peer ends with the second call, and the third one is not sent.
+    drop(peer);
+    while results.borrow().len() < 3 {
+        assert!(drive(&mut run).is_pending());
+        thread::yield_now();
+    }
+    let results = results.borrow();
+    assert_eq!(results[0].as_deref(), Ok(&b"right"[..]));
+    assert_eq!(results[1], Err(LinkCallFailed::LinkEnded { link }));
+    assert!(results[1].as_ref().unwrap_err().may_have_run());
+    assert_eq!(results[2], Err(LinkCallFailed::NotSent(LinkError::Ended { link })));
 }
