@@ -24,6 +24,7 @@ use crate::inlet::{Arrived, Inlet, ReplyTo};
 #[cfg(all(target_os = "linux", not(miri)))]
 use crate::links::Look;
 use crate::methods::{Handlers, Methods};
+use crate::once::Origin;
 use crate::once::Step::{Again, Forgotten, Ignore, Run, Unknown};
 use crate::patience::Patience;
 use crate::replies;
@@ -523,7 +524,7 @@ impl Dispatcher {
                 return true;
             };
             if let (Some(key), Some(to)) = (key, &reply_to)
-                && !begins(&self.core, key, token, to, !refuses)
+                && !begins(&self.core, key, token, to, message.origin(), !refuses)
             {
                 return true;
             }
@@ -633,14 +634,14 @@ fn request_of<'a>(message: &Arrived<'a>) -> Option<Asked<'a>> {
 
 /// Looks a call with a key up (`once.rs`). Returns whether it is one that has not begun, which begins now if
 /// `may_run`. Otherwise the caller has got its answer, or gets it later.
-fn begins(core: &Rc<Core>, key: Key, token: u64, to: &ReplyTo, may_run: bool) -> bool {
+fn begins(core: &Rc<Core>, key: Key, token: u64, to: &ReplyTo, origin: Origin, may_run: bool) -> bool {
     let failed = |reason| core.send_reply(to, &Envelope::Failure { token, reason });
     let now = Instant::now();
     if key.session == 0 {
         if !may_run {
             return true;
         }
-        let opened = core.once.borrow_mut().open(now, random);
+        let opened = core.once.borrow_mut().open(now, origin, random);
         match opened {
             Some(session) => core.send_reply(to, &Envelope::Reply { token, body: &session.to_le_bytes() }),
             None => failed(NO_FURTHER_SESSION),

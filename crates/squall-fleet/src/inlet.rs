@@ -7,6 +7,7 @@
 //!   waits behind a request.
 
 use crate::envelope::{Address, Destination};
+use crate::once::Origin;
 use crate::{Mailbox, SendError, Sender};
 use std::fmt;
 use std::rc::Rc;
@@ -21,7 +22,7 @@ use crate::links::{Links, Look};
 #[cfg(all(target_os = "linux", not(miri)))]
 use squall_sys::sync::StdArc;
 
-/// Links whose end is noted in one look.
+/// The most links that end in one look.
 #[cfg(all(target_os = "linux", not(miri)))]
 const ENDS: usize = 16;
 /// Requests of a link that are told of the end of the dispatcher.
@@ -95,6 +96,15 @@ pub(crate) struct Arrived<'a> {
 }
 
 impl Arrived<'_> {
+    /// Returns the link or the label of the capability by which it came.
+    pub(crate) fn origin(&self) -> Origin {
+        #[cfg(all(target_os = "linux", not(miri)))]
+        if let Some(link) = self.link {
+            return Origin::Link(link.name().number);
+        }
+        Origin::Label(self.label)
+    }
+
     /// Returns the way of the reply, if the message came by a way that has it (I1).
     pub(crate) fn reply_to(&self, asked: Option<Destination>) -> Option<Option<ReplyTo>> {
         #[cfg(all(target_os = "linux", not(miri)))]
@@ -116,8 +126,10 @@ impl Arrived<'_> {
 impl Inlet {
     /// Notes that a dispatcher of the calling thread serves the inlet.
     pub(crate) fn set_served_here(&self) {
-        if let Kind::Mailbox(mailbox) = &self.0 {
-            mailbox.set_served_here();
+        match &self.0 {
+            Kind::Mailbox(mailbox) => mailbox.set_served_here(),
+            #[cfg(all(target_os = "linux", not(miri)))]
+            Kind::Links(_) => {}
         }
     }
 

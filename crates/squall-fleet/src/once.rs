@@ -11,8 +11,9 @@
 //!   the mailbox, knows it. A call of an unknown session does not run, and its caller learns that its former
 //!   copies may have run.
 //! - I3. A copy of a call that runs moves the way of the reply to the copy: the caller may have a new link.
-//! - I4. A session is forgotten only after [`KEPT`] without a call, and never while its call runs. While
-//!   there are [`SESSIONS_MAX`], no further one is opened.
+//! - I4. A session is forgotten after [`KEPT`] without a call, and never while its call runs. If there are
+//!   [`SESSIONS_MAX`], the origin with most of them loses some that were used least recently. If each origin
+//!   has one, no further one is opened. So a caller that opens sessions without end takes them from itself.
 //! - I5. All kept replies have at most [`BYTES_MAX`] bytes. A reply that does not fit is forgotten: the
 //!   caller learns that the call ran.
 //!
@@ -28,6 +29,8 @@ use std::time::{Duration, Instant};
 const SESSIONS_MAX: usize = 4096;
 /// The most bytes of kept replies, over all sessions.
 const BYTES_MAX: usize = 16 << 20;
+/// The most sessions of an origin that are forgotten at a time, to make room.
+const FORGOTTEN: usize = SESSIONS_MAX / 16;
 /// The time for which a session is kept without a call.
 const KEPT: Duration = Duration::from_secs(600);
 
@@ -41,6 +44,8 @@ pub(crate) struct Once<W> {
 
 #[derive(Debug)]
 struct Session<W> {
+    /// The link, or the label of the capability, by which it was opened.
+    origin: Origin,
     /// The last call that began, or 0.
     number: u64,
     state: State<W>,
@@ -59,12 +64,22 @@ enum State<W> {
     Forgotten,
 }
 
+/// The way by which requests come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Origin {
+    /// The label of a capability.
+    Label(u64),
+    /// The number of a link.
+    #[cfg_attr(not(all(target_os = "linux", not(miri))), allow(dead_code))]
+    Link(u32),
+}
+
 /// The next step for a call with a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The call runs.
     Run,
-    /// This reply was sent before. It is sent again.
+    /// The reply was sent before, and is sent again.
     Again(Vec<u8>),
     /// No step: it runs already, or the caller has its result.
     Ignore,
@@ -80,18 +95,18 @@ impl<W> Once<W> {
     }
 
     /// Opens a session. Returns its number, or nothing if there are too many (I4).
-    pub(crate) fn open(&mut self, now: Instant, random: impl Fn() -> u64) -> Option<u64> {
+    pub(crate) fn open(&mut self, now: Instant, origin: Origin, random: impl Fn() -> u64) -> Option<u64> {
         if self.sessions.len() >= SESSIONS_MAX {
             self.forget_old(now);
         }
         if self.sessions.len() >= SESSIONS_MAX {
-            return None;
+            self.forget_some()?;
         }
         loop {
             // 0 asks for a session.
             let session = random();
             if session != 0 && !self.sessions.contains_key(&session) {
-                let new = Session { number: 0, state: State::New, used_at: now };
+                let new = Session { origin, number: 0, state: State::New, used_at: now };
                 self.sessions.insert(session, new);
                 return Some(session);
             }
@@ -108,6 +123,27 @@ impl<W> Once<W> {
             }
             is_kept
         });
+    }
+
+    /// Forgets the sessions that were used least recently, of the origin with most of them, if it has several
+    /// (I4). Forgets many at a time, so that a further session costs little.
+    fn forget_some(&mut self) -> Option<()> {
+        let mut counts: HashMap<Origin, usize> = HashMap::new();
+        self.sessions.values().for_each(|session| *counts.entry(session.origin).or_default() += 1);
+        let (origin, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        let of_origin = self.sessions.iter().filter(|(_, session)| session.origin == origin);
+        let idle = of_origin.filter(|(_, session)| !matches!(session.state, State::Runs(_)));
+        let mut idle: Vec<(Instant, u64)> =
+            idle.map(|(number, session)| (session.used_at, *number)).collect();
+        idle.sort_unstable();
+        // One stays.
+        idle.truncate(FORGOTTEN.min(count - 1));
+        for (_, number) in &idle {
+            if let Some(Session { state: State::Done(reply), .. }) = self.sessions.remove(number) {
+                self.bytes -= reply.len();
+            }
+        }
+        (!idle.is_empty()).then_some(())
     }
 
     /// Returns the next step for a call. `may_run` is false if the server begins no call now: the step is
@@ -176,7 +212,7 @@ mod tests {
     #[test]
     fn a_copy_waits_for_the_first_one_or_gets_its_reply() {
         let (now, mut once) = (Instant::now(), Once::new());
-        let session = once.open(now, numbers()).unwrap();
+        let session = once.open(now, Origin::Label(0), numbers()).unwrap();
         assert_eq!(session, 1, "0 is no session");
         assert_eq!(once.arrive(now, key(session, 1), Some('a'), true), Step::Run);
         assert_eq!(once.arrive(now, key(session, 1), Some('b'), true), Step::Ignore);
@@ -197,7 +233,7 @@ mod tests {
     #[test]
     fn a_call_that_may_not_begin_is_not_noted() {
         let (now, mut once) = (Instant::now(), Once::new());
-        let session = once.open(now, numbers()).unwrap();
+        let session = once.open(now, Origin::Label(0), numbers()).unwrap();
         assert_eq!(once.arrive(now, key(session, 1), Some(1), false), Step::Run);
         assert_eq!(once.arrive(now, key(session, 1), Some(2), true), Step::Run);
         assert_eq!(once.arrive(now, key(session, 1), Some(3), false), Step::Ignore);
@@ -208,8 +244,11 @@ mod tests {
     #[test]
     fn sessions_and_replies_are_bounded_and_a_running_call_keeps_its_session() {
         let (now, mut once, random) = (Instant::now(), Once::new(), numbers());
-        let sessions: Vec<u64> = (0..SESSIONS_MAX).map(|_| once.open(now, &random).unwrap()).collect();
-        assert_eq!(once.open(now, &random), None);
+        // Each origin has one session.
+        let open = |once: &mut Once<()>, now, origin| once.open(now, Origin::Label(origin), &random);
+        let sessions: Vec<u64> =
+            (0..SESSIONS_MAX as u64).map(|origin| open(&mut once, now, origin).unwrap()).collect();
+        assert_eq!(open(&mut once, now, 1 << 40), None);
         let large = vec![0; BYTES_MAX - 8];
         for (session, reply) in sessions.iter().zip([&large[..], &[0; 9], &[0; 8]]) {
             assert_eq!(once.arrive(now, key(*session, 1), Some(()), true), Step::Run);
@@ -221,7 +260,7 @@ mod tests {
         let later = now + KEPT;
         // A use keeps a session.
         assert_eq!(once.arrive(later, key(sessions[2], 1), Some(()), true), Step::Again(vec![0; 8]));
-        let fresh = once.open(later, &random).unwrap();
+        let fresh = open(&mut once, later, 1 << 40).unwrap();
         assert_eq!(once.sessions.len(), 3);
         assert_eq!(once.bytes, 8);
         for (session, is_known) in
@@ -229,6 +268,23 @@ mod tests {
         {
             assert_eq!(once.sessions.contains_key(&session), is_known);
         }
+    }
+
+    #[test]
+    fn an_origin_that_opens_sessions_without_end_takes_them_from_itself() {
+        let (now, mut once, random) = (Instant::now(), Once::new(), numbers());
+        let later = now + Duration::from_secs(1);
+        let innocent = once.open(now, Origin::Link(7), &random).unwrap();
+        let runs = once.open(now, Origin::Label(7), &random).unwrap();
+        assert_eq!(once.arrive(now, key(runs, 1), Some(()), true), Step::Run);
+        let first = once.open(now, Origin::Label(7), &random).unwrap();
+        for _ in 0..SESSIONS_MAX + FORGOTTEN {
+            once.open(later, Origin::Label(7), &random).unwrap();
+        }
+        assert!(once.sessions.len() <= SESSIONS_MAX);
+        assert_eq!(once.arrive(later, key(innocent, 1), Some(()), true), Step::Run);
+        assert_eq!(once.end(key(runs, 1), b""), Some(()));
+        assert_eq!(once.arrive(later, key(first, 1), Some(()), true), Step::Unknown);
     }
 
     /// Runs schedules with a network that loses, copies, delays and reorders the messages of both directions,
@@ -330,7 +386,7 @@ mod tests {
 
         fn open(&mut self) {
             self.opened += 1;
-            self.session = self.once.open(self.now, || self.opened).unwrap();
+            self.session = self.once.open(self.now, Origin::Label(0), || self.opened).unwrap();
             self.number = 0;
         }
 
