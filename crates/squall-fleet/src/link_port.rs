@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// The pause of a listener that the system refuses, for example for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Handshakes that have threads at a time. The thread of the listener does the next one itself.
+const GREETS_MAX: usize = 8;
 /// The longest wait of a listener. The end of its port ends it.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -108,9 +110,10 @@ impl LinkPort {
 
     /// Makes a port that takes on all processes that connect to a listener.
     ///
-    /// The thread `squall-accepts` accepts them, one after the other. It waits for the handshake of each, for
-    /// 5 seconds at most, or as set by the listener's [`LinkOptions`](crate::LinkOptions). The thread and the
-    /// name end after the port, once a handshake that is under way ends.
+    /// The thread `squall-accepts` accepts them. Each handshake has a thread for its time, up to eight. It
+    /// takes 5 seconds at most, or as set by the listener's [`LinkOptions`](crate::LinkOptions). After eight
+    /// processes that hang, the next one waits for them. The threads and the name end after the port, once the
+    /// handshakes that are under way end.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -250,12 +253,26 @@ impl Drop for Accepts {
     }
 }
 
-/// Accepts processes until the port ends.
+/// Accepts processes until the port ends. Each handshake has a thread, while there are few.
 fn accept_all(listener: &LinkListener, adder: &LinkAdder) {
+    // Each thread has a clone, so their number is that of the clones.
+    let threads = StdArc::new(());
     while !adder.has_ended() {
         match listener.look() {
-            // A process that connects, and then makes no link, is forgotten.
-            Ok(Look::Request(request)) => drop(request.link().map(|link| adder.add(link))),
+            Ok(Look::Request(request)) => {
+                let (adder, one) = (adder.clone(), threads.clone());
+                let greet = move || {
+                    // A process that connects, and then makes no link, is forgotten.
+                    drop(request.link().map(|link| adder.add(link)));
+                    drop(one);
+                };
+                if StdArc::strong_count(&threads) > GREETS_MAX + 1 {
+                    greet();
+                    continue;
+                }
+                // Without a thread the process finds its connection closed.
+                drop(thread::Builder::new().name("squall-greets".into()).spawn(greet));
+            }
             Ok(Look::Refused) => {}
             Ok(Look::Nothing) => {
                 let _ = socket::wait_until_readable(listener.as_fd(), Instant::now() + DAY);
