@@ -244,8 +244,8 @@ impl Caller {
     /// # Panics
     /// In the child of a fork.
     /// # Cost
-    /// That of a [call](Caller::call), a lookup in a table, and a copy of the result at the server. Before the
-    /// first call to a server, one more call. A dispatcher keeps 4,096 sessions, each for ten minutes after
+    /// That of a [call](Caller::call), a lookup in a table, and a copy of the result at the server. Before
+    /// the first call to a server, one more call. A dispatcher keeps 4,096 sessions, each for ten minutes after
     /// its last call, and 16 MiB of results. The label or link with most sessions loses its oldest ones to
     /// further ones.
     /// Source: Birrell and Nelson 1984.

@@ -112,8 +112,8 @@ impl LinkPort {
     ///
     /// The thread `squall-accepts` accepts them. Each handshake has a thread for its time, up to eight. It
     /// takes 5 seconds at most, or as set by the listener's [`LinkOptions`](crate::LinkOptions). After eight
-    /// processes that hang, the next one waits for them. The threads and the name end after the port, once the
-    /// handshakes that are under way end.
+    /// processes that hang, the next one waits for them. The threads and the name end after the port, once
+    /// the handshakes that are under way end.
     ///
     /// # Errors
     /// The system has no thread left.
