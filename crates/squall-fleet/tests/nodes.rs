@@ -162,6 +162,27 @@ fn capabilities_rule_over_names() {
 }
 
 #[test]
+fn several_holders_of_a_claim_end_one_by_one() {
+    let group = Group::new(1);
+    let node = &group.nodes[0];
+    let service = |_: ServiceCall<'_>| Some(Vec::new());
+    let serve =
+        |text: &str, parent: &NameCapability| node.serve(&name(text), parent, NameOptions::new(), service);
+    let refused = |refusal| RequestError::Refused(refusal);
+    let holders = [0, 1].map(|_| node.reserve_several(&name("/sys"), &group.root).unwrap());
+    assert_ne!(holders[0], holders[1]);
+    assert_eq!(node.reserve(&name("/sys"), &group.root).unwrap_err(), refused(Refusal::NameClash));
+    serve("/sys/a", &holders[0]).unwrap();
+    serve("/sys/b", &holders[1]).unwrap();
+    node.end_reservation(&holders[0]).unwrap();
+    assert_eq!(serve("/sys/c", &holders[0]).unwrap_err(), refused(Refusal::Forbidden));
+    assert_eq!(serve("/sys/c", &group.root).unwrap_err(), refused(Refusal::Forbidden));
+    serve("/sys/c", &holders[1]).unwrap();
+    node.end_reservation(&holders[1]).unwrap();
+    serve("/sys/d", &group.root).unwrap();
+}
+
+#[test]
 fn a_fleet_grows_and_shrinks_while_clients_call() {
     const SHARDS: u32 = 8;
     let mut group = Group::new(1);

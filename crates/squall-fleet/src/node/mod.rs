@@ -454,8 +454,50 @@ impl Node {
     /// # Errors
     /// [`RequestError`].
     pub fn reserve(&self, name: &Name, parent: &NameCapability) -> Result<NameCapability, RequestError> {
+        self.reserve_for(name, parent, false)
+    }
+
+    /// Claims all names below `name`, as one of several holders. Each call returns another capability, and
+    /// [`end_reservation`](Node::end_reservation) ends one alone. The claim ends with the last one (FO-10:
+    /// MULTIPLE).
+    ///
+    /// All holders may use the same names. `parent` is the right to make further holders; a capability of a
+    /// holder is not.
+    ///
+    /// # Errors
+    /// [`RequestError`]. [`Refusal::NameClash`] if [`reserve`](Node::reserve) has claimed the names.
+    /// # Examples
+    #[cfg_attr(all(target_os = "linux", not(miri)), doc = "```")]
+    #[cfg_attr(not(all(target_os = "linux", not(miri))), doc = "```ignore")]
+    /// use squall::fleet::{GroupKey, LocalNetwork, NodeBuilder};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let network = LocalNetwork::new();
+    /// let (node, root) = NodeBuilder::new(GroupKey::random()).found(network.bind("a")?, &[])?;
+    /// let disks = node.reserve_several(&"/disks".parse()?, &root)?;
+    /// let guest = node.reserve_several(&"/disks".parse()?, &root)?;
+    /// node.end_reservation(&guest)?;
+    /// // The other holder goes on.
+    /// node.reserve(&"/disks/first".parse()?, &disks)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reserve_several(
+        &self,
+        name: &Name,
+        parent: &NameCapability,
+    ) -> Result<NameCapability, RequestError> {
+        self.reserve_for(name, parent, true)
+    }
+
+    fn reserve_for(
+        &self,
+        name: &Name,
+        parent: &NameCapability,
+        several: bool,
+    ) -> Result<NameCapability, RequestError> {
         let key = random();
-        let request = Request::Reserve { name: name.clone(), key, parent: parent.clone() };
+        let request = Request::Reserve { name: name.clone(), several, key, parent: parent.clone() };
         let capability = NameCapability { name: name.clone(), key };
         let reserved = self.ask(|core, now, ticket| core.request(now, ticket, request));
         if reserved == Err(RequestError::TimedOut) {
@@ -466,7 +508,7 @@ impl Node {
         reserved.map(|()| capability)
     }
 
-    /// Ends a claim. Names that exist below it stay.
+    /// Ends a claim, or the right of one of several holders. Names that exist below it stay.
     ///
     /// # Errors
     /// [`RequestError`].

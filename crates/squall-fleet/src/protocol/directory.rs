@@ -75,6 +75,14 @@ pub(crate) struct Entry {
     pub(crate) shards: Vec<Shard>,
 }
 
+/// A claim of all names below a name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Reservation {
+    several: bool,
+    /// One for each holder.
+    keys: BTreeSet<u128>,
+}
+
 /// A change that the group agrees on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Change {
@@ -107,9 +115,9 @@ pub(crate) enum Request {
     },
     /// Removes the service with this capability. Its shards move away first.
     Unregister { capability: NameCapability },
-    /// Claims all longer names.
-    Reserve { name: Name, key: u128, parent: NameCapability },
-    /// Ends the claim.
+    /// Claims all longer names: for one holder, or as one of several.
+    Reserve { name: Name, several: bool, key: u128, parent: NameCapability },
+    /// Ends the right of a holder. The claim ends with the last one.
     Unreserve { capability: NameCapability },
     /// The target of a shard has its state.
     Moved { name: NameAlias, shard: u32, epoch: u64 },
@@ -132,7 +140,7 @@ pub(crate) struct Directory {
     epoch: u64,
     names: BTreeMap<Name, Entry>,
     aliases: BTreeMap<NameAlias, Name>,
-    reserved: BTreeMap<Name, u128>,
+    reserved: BTreeMap<Name, Reservation>,
 }
 
 impl Directory {
@@ -162,7 +170,7 @@ impl Directory {
     pub(crate) fn for_others(&self) -> Directory {
         let mut copy = self.clone();
         copy.root = 0;
-        copy.reserved.values_mut().for_each(|key| *key = 0);
+        copy.reserved.values_mut().for_each(|reservation| reservation.keys.clear());
         copy.names.values_mut().flat_map(|entry| &mut entry.places).for_each(|place| place.key = 0);
         copy
     }
@@ -263,24 +271,17 @@ impl Directory {
         match request {
             Request::Register { .. } => self.register(node, request),
             Request::Unregister { capability } => self.unregister(capability),
-            Request::Reserve { name, key, parent } => {
-                self.check(name, parent)?;
-                if let Some(other) = self.reserved.get(name) {
-                    // A node that begins again may ask again.
-                    return if other == key { Ok(()) } else { Err(Refusal::NameClash) };
+            Request::Reserve { name, several, key, parent } => self.reserve(name, *several, *key, parent),
+            Request::Unreserve { capability } => {
+                let reservation = self.reserved.get_mut(&capability.name).ok_or(Refusal::NoSuchName)?;
+                if !reservation.keys.remove(&capability.key) {
+                    return Err(Refusal::Forbidden);
                 }
-                self.check_room(32 + name.as_str().len())?;
-                self.reserved.insert(name.clone(), *key);
+                if reservation.keys.is_empty() {
+                    self.reserved.remove(&capability.name);
+                }
                 Ok(())
             }
-            Request::Unreserve { capability } => match self.reserved.get(&capability.name) {
-                None => Err(Refusal::NoSuchName),
-                Some(key) if *key != capability.key => Err(Refusal::Forbidden),
-                Some(_) => {
-                    self.reserved.remove(&capability.name);
-                    Ok(())
-                }
-            },
             Request::Moved { name, shard, epoch } => self.change_shard(*name, *shard, |shard, next| {
                 let fits = Guard::EpochOfMove.or(shard.epoch == *epoch) && shard.target == Some(node);
                 // Another epoch, and an owner that has the state (I2, I3).
@@ -312,6 +313,33 @@ impl Directory {
                 Ok(())
             }
         }
+    }
+
+    /// Adds a holder of a claim. The first one makes it.
+    fn reserve(
+        &mut self,
+        name: &Name,
+        several: bool,
+        key: u128,
+        parent: &NameCapability,
+    ) -> Result<(), Refusal> {
+        self.check(name, parent)?;
+        if let Some(reservation) = self.reserved.get(name) {
+            if reservation.several != several {
+                return Err(Refusal::NameClash);
+            }
+            // A node that begins again may ask again.
+            if reservation.keys.contains(&key) {
+                return Ok(());
+            }
+            if !several {
+                return Err(Refusal::NameClash);
+            }
+        }
+        self.check_room(32 + name.as_str().len() + KEY_BYTES)?;
+        let fresh = || Reservation { several, keys: BTreeSet::new() };
+        self.reserved.entry(name.clone()).or_insert_with(fresh).keys.insert(key);
+        Ok(())
     }
 
     fn register(&mut self, node: NodeId, request: &Request) -> Result<(), Refusal> {
@@ -402,7 +430,7 @@ impl Directory {
         parent.covers(name)?;
         let key = parent.key;
         let valid = (parent.name == Name::root() && key == self.root)
-            || self.reserved.get(&parent.name) == Some(&key)
+            || self.reserved.get(&parent.name).is_some_and(|reservation| reservation.keys.contains(&key))
             || self.names.get(&parent.name).is_some_and(|entry| entry.places.iter().any(|p| p.key == key));
         // A reservation claims all longer names. Only its holder, and those below it, may use them.
         let claimed = self.reserved.keys().any(|claim| name.is_below(claim) && claim.is_below(&parent.name));
@@ -418,11 +446,16 @@ impl Directory {
                 128 + 2 * name.as_str().len() + places + shards
             })
             .sum();
-        let reserved: usize = self.reserved.keys().map(|name| 32 + name.as_str().len()).sum();
+        let claim = |(name, reservation): (&Name, &Reservation)| {
+            32 + name.as_str().len() + reservation.keys.len() * KEY_BYTES
+        };
+        let reserved: usize = self.reserved.iter().map(claim).sum();
         if members + names + reserved + added > BYTES_MAX { Err(Refusal::DirectoryFull) } else { Ok(()) }
     }
 }
 
+/// A key, as it is encoded.
+const KEY_BYTES: usize = 19;
 /// Two nodes and two epochs at most, as they are encoded.
 const SHARD_BYTES: usize = 44;
 

@@ -66,7 +66,7 @@ impl Group {
     }
 
     fn reserve(&mut self, node: u64, text: &str, key: u128, parent: NameCapability) -> Result<(), Refusal> {
-        self.ask(node, Request::Reserve { name: name(text), key, parent })
+        self.ask(node, Request::Reserve { name: name(text), several: false, key, parent })
     }
 
     fn entry(&self, text: &str) -> &Entry {
@@ -206,6 +206,46 @@ fn fo_10_a_reservation_is_asked_for_again_and_ended_by_its_key_only() {
         Err(Refusal::Forbidden),
         "the capability has ended"
     );
+}
+
+#[test]
+fn fo_10_several_holders_have_keys_of_their_own_that_end_one_by_one() {
+    let mut group = Group::new(2);
+    let reserve = |text, several, key, parent| Request::Reserve { name: name(text), several, key, parent };
+    let end = |key| Request::Unreserve { capability: capability(Some("/sys"), key) };
+    let sys = |key| capability(Some("/sys"), key);
+    assert_eq!(group.ask(1, reserve("/sys", true, 10, root())), Ok(()));
+    assert_eq!(group.ask(2, reserve("/sys", true, 11, root())), Ok(()));
+    // A holder cannot make further holders, and the flag of a claim stays.
+    assert_eq!(group.ask(2, reserve("/sys", true, 12, sys(10))), Err(Refusal::NotBelow));
+    assert_eq!(group.ask(2, reserve("/sys", false, 12, root())), Err(Refusal::NameClash));
+    assert_eq!(group.ask(2, reserve("/sys", true, 11, root())), Ok(()), "asked again");
+    assert_eq!(group.reserve(1, "/one", 20, root()), Ok(()));
+    assert_eq!(group.ask(1, reserve("/one", true, 21, root())), Err(Refusal::NameClash));
+    // Each of them may use the names below, and no other one.
+    assert_eq!(group.register(1, "/sys/a", 0, 30, sys(10)), Ok(()));
+    assert_eq!(group.register(2, "/sys/b", 0, 31, sys(11)), Ok(()));
+    assert_eq!(group.register(2, "/sys/c", 0, 32, root()), Err(Refusal::Forbidden));
+    // One key ends. The other holder goes on, and so do the names.
+    assert_eq!(group.ask(1, end(12)), Err(Refusal::Forbidden));
+    assert_eq!(group.ask(1, end(10)), Ok(()));
+    assert_eq!(group.register(1, "/sys/d", 0, 33, sys(10)), Err(Refusal::Forbidden));
+    assert_eq!(group.register(2, "/sys/d", 0, 33, sys(11)), Ok(()));
+    assert_eq!(group.register(2, "/sys/c", 0, 32, root()), Err(Refusal::Forbidden));
+    assert!(group.has("/sys/a"));
+    // The claim ends with the last key.
+    assert_eq!(group.ask(1, end(11)), Ok(()));
+    assert_eq!(group.ask(1, end(11)), Err(Refusal::NoSuchName));
+    assert_eq!(group.register(2, "/sys/c", 0, 32, root()), Ok(()));
+}
+
+#[test]
+fn the_holders_of_a_claim_leave_room_in_the_frame() {
+    let mut group = Group::new(1);
+    let reserve = |key| Request::Reserve { name: name("/sys"), several: true, key, parent: root() };
+    let holders = (0..100_000).take_while(|key| group.ask(1, reserve(u128::MAX - key)).is_ok()).count();
+    assert!((10_000..30_000).contains(&holders), "{holders}");
+    assert!(postcard::to_allocvec(&group.directory).unwrap().len() < 1 << 20);
 }
 
 #[test]

@@ -256,6 +256,11 @@ fn bodies(number: u64) -> Vec<Body> {
     }
     all.push(Body::Answered { session: number, number, answer: Answer::Result(Vec::new()) });
     all.push(Body::Propose { number, request: Request::Leave });
+    for several in [false, true] {
+        let (name, parent) = ("/sys".parse().unwrap(), NameCapability { name: Name::root(), key: 77 });
+        let request = Request::Reserve { name, several, key: u128::from(number), parent };
+        all.push(Body::Propose { number, request });
+    }
     all
 }
 
