@@ -28,8 +28,8 @@ use super::location::Location;
 use super::{NodeId, Random, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The most changes in one beat.
-const CHANGES_MAX: usize = 64;
+/// The most changes in one beat. Few in tests, so that a member gets changes of one leader in several beats.
+const CHANGES_MAX: usize = if cfg!(test) { 4 } else { 64 };
 /// Committed changes that a node keeps for members that are behind.
 const KEPT: usize = 256;
 /// The most changes that wait for a majority.
@@ -209,6 +209,12 @@ impl Group {
     /// The last change held.
     pub(crate) fn last(&self) -> Position {
         self.log.back().map_or(self.base, |(position, _)| *position)
+    }
+
+    /// The changes that it holds, in their order.
+    #[cfg(test)]
+    pub(crate) fn changes(&self) -> impl Iterator<Item = &(Position, Change)> {
+        self.log.iter()
     }
 
     /// The voters by the last change held.

@@ -68,6 +68,36 @@ thread_local! {
 }
 
 impl Guard {
+    /// All safeguards.
+    #[cfg(test)]
+    pub(crate) const ALL: &[Guard] = &[
+        Guard::LeaseToRun,
+        Guard::LeaseToAnswer,
+        Guard::Authority,
+        Guard::LeaseFromMessage,
+        Guard::SilenceBeforeRemoval,
+        Guard::SilenceFromElection,
+        Guard::NoLeaseInRemoval,
+        Guard::LeaseByMajority,
+        Guard::VoteByLog,
+        Guard::OneVote,
+        Guard::BothMajorities,
+        Guard::OneChange,
+        Guard::OwnTerm,
+        Guard::KnownBefore,
+        Guard::SessionsTravel,
+        Guard::Remembered,
+        Guard::LowNumbers,
+        Guard::FirstAttempt,
+        Guard::EpochOfMove,
+        Guard::EpochOfBirth,
+        Guard::IdleBeforeExport,
+        Guard::NoRunInHandover,
+        Guard::NoRunOnceAbandoned,
+        Guard::RequestNumbers,
+        Guard::NewNumber,
+    ];
+
     /// Returns whether the safeguard is removed. Always false outside tests.
     #[inline(always)]
     pub(crate) fn is_removed(self) -> bool {

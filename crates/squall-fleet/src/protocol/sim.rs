@@ -7,19 +7,21 @@
 //! Checked: a call runs at most once, and exactly once if it has a result. A call that ends as not run never
 //! ran. A term has one leader. One node at a time serves a shard, and epochs only grow. A result is still in
 //! the state of its shard, and its client was not told that the state is lost, unless the owner was lost.
-//! Equal positions have equal directories. All calls end by their deadlines. At the end all members agree,
-//! and names lead to living nodes only.
+//! Equal positions have equal directories, and one change is committed at each index. All calls end by their
+//! deadlines. At the end all members agree, and names lead to living nodes only.
 
-use super::answer::Answer;
+mod check;
+pub(super) mod scenes;
+mod script;
+
+use self::script::Rules;
 use super::core::{Core, NodeOptions, Output, Registration};
-use super::frame::{Body, Frame};
+use super::frame::{Frame, Position};
 use super::group::Timing;
 use super::location::Location;
 use super::{CallId, Fate, Name, NameAlias, NameCapability, NodeId, Random, Route, RunId, Time};
 use std::cmp::Reverse;
-use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-use std::hash::{Hash, Hasher};
 
 const TIMING: Timing = Timing { beat: 30_000, lease: 400_000, loyal: 160_000 };
 const ROOT: u128 = 77;
@@ -70,6 +72,8 @@ struct Node {
     paused_until: Time,
     services: BTreeMap<u64, Service>,
     wakes: BTreeSet<Time>,
+    /// Its number, and the last committed change that was checked.
+    checked: (NodeId, Position),
 }
 
 /// A call of a client, by its token.
@@ -113,6 +117,8 @@ struct World {
     leaders: BTreeMap<u64, NodeId>,
     /// The hash of the directory at each position of each group.
     directories: BTreeMap<(u64, u64), u64>,
+    /// The committed change at each index.
+    changes: BTreeMap<u64, Position>,
     fleet: Name,
     echo: Name,
     root: NameCapability,
@@ -124,6 +130,8 @@ struct World {
     frames: Option<Vec<Vec<u8>>>,
     /// The shard of the call that completes now.
     completes: Option<u32>,
+    /// The rules of a script. Then the world makes no choice of its own.
+    script: Option<Rules>,
 }
 
 impl World {
@@ -155,11 +163,13 @@ impl World {
             births: BTreeMap::new(),
             leaders: BTreeMap::new(),
             directories: BTreeMap::new(),
+            changes: BTreeMap::new(),
             fleet: "/fleet".parse().unwrap(),
             echo: "/echo".parse().unwrap(),
             root: NameCapability { name: Name::root(), key: ROOT },
             gentle: kind == 0,
             completes: None,
+            script: None,
             frames: None,
             traced: std::env::var_os("SQUALL_TRACE").is_some(),
         }
@@ -185,12 +195,28 @@ impl World {
         let offset = self.random.below(1_000_000_000);
         let rate = 960 + self.random.below(81);
         let location = Location::of_host(self.random.below(3));
+        self.make_node(seed, offset, rate, location);
+        self.nodes[at].member = member;
+        let now = self.clock(at);
+        if member {
+            self.begin(at);
+            self.register(now, at, true);
+            self.register(now, at, false);
+        } else {
+            self.nodes[at].core.visit(World::seeds());
+        }
+        self.collect(at);
+        at
+    }
+
+    fn make_node(&mut self, seed: u64, offset: Time, rate: u64, location: Location) {
+        let at = self.nodes.len();
         let options = NodeOptions { group: 5, endpoint: World::endpoint(at), location, timing: TIMING };
         let core = Core::new(options, seed, offset + self.now * rate / 1000);
         self.nodes.push(Node {
             core,
             alive: true,
-            member,
+            member: true,
             left: false,
             leaving: false,
             offset,
@@ -198,35 +224,44 @@ impl World {
             paused_until: 0,
             services: BTreeMap::new(),
             wakes: BTreeSet::new(),
+            checked: (NodeId(0), Position::default()),
         });
+    }
+
+    /// The endpoints of all nodes, and of nodes to come.
+    fn seeds() -> Vec<String> {
+        (0..24).map(World::endpoint).collect()
+    }
+
+    /// Makes the group, or joins it.
+    fn begin(&mut self, at: usize) {
         let now = self.clock(at);
-        // Those of nodes to come, too.
-        let seeds: Vec<String> = (0..24).map(World::endpoint).collect();
-        if member {
-            match at {
-                0 => self.nodes[at].core.found(now, ROOT, seeds),
-                _ => self.nodes[at].core.join(now, seeds),
-            }
-            for sharded in [true, false] {
-                let service = self.random.next();
-                let registration = Registration {
-                    name: if sharded { self.fleet.clone() } else { self.echo.clone() },
-                    service,
-                    several: true,
-                    stateless: !sharded,
-                    shards: if sharded { SHARDS } else { 0 },
-                    key: u128::from(self.random.next()),
-                    parent: self.root.clone(),
-                    seen: None,
-                };
-                self.nodes[at].services.insert(service, Service::default());
-                self.nodes[at].core.register(now, 0, registration);
-            }
-        } else {
-            self.nodes[at].core.visit(seeds);
+        match at {
+            0 => self.nodes[at].core.found(now, ROOT, World::seeds()),
+            _ => self.nodes[at].core.join(now, World::seeds()),
         }
-        self.collect(at);
-        at
+    }
+
+    /// Registers the service with shards, or the one without.
+    fn register(&mut self, now: Time, at: usize, sharded: bool) {
+        let service = self.random.next();
+        let registration = Registration {
+            name: if sharded { self.fleet.clone() } else { self.echo.clone() },
+            service,
+            several: true,
+            stateless: !sharded,
+            shards: if sharded { SHARDS } else { 0 },
+            key: u128::from(self.random.next()),
+            parent: self.root.clone(),
+            seen: None,
+        };
+        self.nodes[at].services.insert(service, Service::default());
+        self.nodes[at].core.register(now, 0, registration);
+    }
+
+    /// A random number below `limit`. In a script 1, the choice without a fault.
+    fn chance(&mut self, limit: u64) -> u64 {
+        if self.script.is_some() { 1 } else { self.random.below(limit) }
     }
 
     /// The states of the shards of a service.
@@ -246,8 +281,8 @@ impl World {
                 }
                 Output::Run { run, service, shard, body, .. } => {
                     // It may wait for a thread.
-                    let late = if self.random.below(20) == 0 { 500_000 } else { 100 };
-                    let at = self.now + self.random.below(late);
+                    let late = if self.chance(20) == 0 { 500_000 } else { 100 };
+                    let at = self.now + self.chance(late);
                     self.schedule(at, Event::Start { node, run, service, shard, body });
                 }
                 Output::Create { service, shard } => {
@@ -268,7 +303,7 @@ impl World {
                     );
                 }
                 Output::Export { name, shard, epoch, .. } => {
-                    let at = self.now + self.random.below(5_000);
+                    let at = self.now + self.chance(5_000);
                     self.schedule(at, Event::Exported { node, name, shard, epoch });
                 }
                 Output::Drop { service, shard } => {
@@ -304,6 +339,13 @@ impl World {
     fn transmit(&mut self, from: usize, to: usize, bytes: Vec<u8>) {
         if let Some(frames) = &mut self.frames {
             frames.push(bytes.clone());
+        }
+        if let Some(rules) = &self.script {
+            if rules.pass(from, to, &bytes) {
+                let at = self.now + script::DELAY;
+                self.schedule(at, Event::Deliver { to, from: World::endpoint(from), bytes });
+            }
+            return;
         }
         if self.cut.contains(&(from, to)) || self.random.below(1000) < self.faults.loss {
             return;
@@ -350,8 +392,9 @@ impl World {
         record.runs += 1;
         record.ran_at = shard.filter(|_| token & 1 == 0).map(|shard| (shard, born));
         assert!(record.runs == 1 || record.repeatable, "seed {}: call {token} ran twice", self.seed);
-        let result = (self.random.below(50) > 0).then(|| result.to_le_bytes().to_vec());
-        let at = self.now + self.random.below(if self.random.0 & 15 == 0 { 300_000 } else { 3_000 });
+        let result = (self.chance(50) > 0).then(|| result.to_le_bytes().to_vec());
+        let late = if self.random.0 & 15 == 0 { 300_000 } else { 3_000 };
+        let at = self.now + self.chance(late);
         let work = shard.map(|shard| Work { service, shard, token, born, late: token & 1 == 1 });
         self.schedule(at, Event::Complete { node, run, result, work });
     }
@@ -364,28 +407,6 @@ impl World {
         let (true, Some(tokens)) = (late, owned) else { return };
         tokens.push(token);
         self.records.get_mut(&token).expect("a call of a client").ran_at = Some((shard, born));
-    }
-
-    /// A result of a shard leaves no node while another one owns the shard.
-    fn check_answer(&self, node: usize, frame: &[u8]) {
-        let Some(shard) = self.completes else { return };
-        let body = Frame::decode(frame).map(|frame| frame.body);
-        if matches!(body, Some(Body::Answered { answer: Answer::Result(_), .. })) {
-            self.check_owner(node, shard);
-        }
-    }
-
-    /// No other node owns the shard.
-    fn check_owner(&self, node: usize, shard: u32) {
-        for other in 0..self.nodes.len() {
-            let owns = self.nodes[other].core.owns(self.clock(other), self.fleet.alias(), shard);
-            let lives = self.nodes[other].alive && !self.nodes[other].left;
-            assert!(
-                other == node || !lives || !owns,
-                "seed {}: nodes {node} and {other} own shard {shard}",
-                self.seed
-            );
-        }
     }
 
     fn called(&mut self, node: usize, call: CallId, result: Result<Vec<u8>, Fate>) {
@@ -412,45 +433,16 @@ impl World {
             repeatable,
         };
         let limit = 20_000 + self.random.below(1_500_000);
-        let now = self.clock(node);
+        self.begin_call(node, token, route, limit);
+    }
+
+    fn begin_call(&mut self, node: usize, token: u64, route: Route, limit: Time) {
+        let (now, repeatable) = (self.clock(node), route.repeatable);
         let deadline = self.now + limit * 1100 / 1000;
         self.records.insert(token, Record { repeatable, deadline, result: None, runs: 0, ran_at: None });
         let call = self.nodes[node].core.call(now, route, 1, token.to_le_bytes().to_vec(), now + limit);
         self.calls.insert((node, call), token);
         self.collect(node);
-    }
-
-    /// All nodes have equal directories at equal positions.
-    fn check_directory(&mut self, node: usize) {
-        let group = self.nodes[node].core.group();
-        if !group.is_member() {
-            return;
-        }
-        if group.is_leader() {
-            let (term, me) = (group.last().term, group.me);
-            let leader = *self.leaders.entry(term).or_insert(me);
-            assert!(leader == me, "seed {}: {leader:?} and {me:?} lead in term {term}", self.seed);
-        }
-        let position = group.committed();
-        let mut hasher = DefaultHasher::new();
-        group.directory.hash(&mut hasher);
-        let hash = hasher.finish();
-        if !self.directories.contains_key(&(position.term, position.index)) {
-            for (name, entry) in group.directory.names() {
-                if self.traced {
-                    eprintln!("{position:?} {name} {:?} {:?}", entry.places, entry.shards);
-                }
-                let keys: BTreeSet<u128> = entry.places.iter().map(|place| place.key).collect();
-                assert_eq!(
-                    keys.len(),
-                    entry.places.len(),
-                    "seed {}: a service is twice in {name}",
-                    self.seed
-                );
-            }
-        }
-        let known = self.directories.entry((position.term, position.index)).or_insert(hash);
-        assert_eq!(*known, hash, "seed {}: two directories at {position:?}", self.seed);
     }
 
     /// The group as the member with the newest change sees it: its voters, and those that live.
@@ -553,9 +545,9 @@ impl World {
             *caller != node
         });
         // On one machine the kernel tells the others. The last of two cannot go on without.
-        if voters == 2 || self.random.below(2) == 0 {
+        if voters == 2 || self.chance(2) == 0 {
             for to in 0..self.nodes.len() {
-                let at = self.now + self.random.below(50_000);
+                let at = self.now + self.chance(50_000);
                 self.schedule(at, Event::Died { to, node: id.0 });
             }
         }
@@ -662,74 +654,6 @@ impl World {
         self.faults = Faults { loss: 0, repeat: 0, delay: 1_000, ..self.faults };
         self.cut.clear();
         self.run_until(HEALED);
-    }
-
-    /// Returns whether the group could heal.
-    fn check_end(&mut self) -> bool {
-        let seed = self.seed;
-        for (token, record) in &self.records {
-            assert!(record.result.is_some(), "seed {seed}: call {token} never ended: {record:?}");
-            let _ = record.deadline;
-        }
-        let (voters, alive) = self.voters();
-        if alive * 2 <= voters {
-            return false;
-        }
-        let members: Vec<usize> =
-            (0..self.nodes.len()).filter(|node| self.running(*node) && self.nodes[*node].member).collect();
-        let Some(first) = members.first() else { return true };
-        // If all want to leave, the last ones end together with the group.
-        let stay = |node: &&usize| !self.nodes[**node].leaving;
-        if members.iter().filter(stay).count() == 0 {
-            return true;
-        }
-        let leaving = members.iter().find(|node| self.nodes[**node].leaving);
-        assert_eq!(leaving, None, "seed {seed}: this node never left");
-        let directory = &self.nodes[*first].core.group().directory;
-        let ids: BTreeSet<NodeId> = members.iter().map(|node| self.nodes[*node].core.me()).collect();
-        for node in &members {
-            let group = self.nodes[*node].core.group();
-            assert!(
-                group.directory == *directory,
-                "seed {seed}: nodes {first} and {node} disagree at the end: {:?} {:?} {:?}",
-                self.voters(),
-                group,
-                self.nodes[*first].core
-            );
-            assert!(
-                group.may_serve(self.clock(*node)),
-                "seed {seed}: node {node} has no lease at the end: {:?}, {:?}",
-                self.voters(),
-                group.directory.voters
-            );
-        }
-        assert_eq!(directory.members.keys().copied().collect::<BTreeSet<_>>(), ids, "seed {seed}: members");
-        for name in [&self.fleet, &self.echo] {
-            let (_, entry) = directory.entry(name.alias()).expect("the name");
-            let places: BTreeSet<NodeId> = entry.places.iter().map(|place| place.node).collect();
-            assert_eq!(places, ids, "seed {seed}: {name} leads to other nodes than those that live");
-        }
-        let (_, entry) = directory.entry(self.fleet.alias()).unwrap();
-        for (number, shard) in (0u32..).zip(&entry.shards) {
-            assert!(shard.target.is_none(), "seed {seed}: shard {number} still moves: {shard:?}");
-            let owner = shard.owner.expect("an owner");
-            let owner = *members.iter().find(|node| self.nodes[**node].core.me() == owner).unwrap();
-            let mut services = self.nodes[owner].services.values();
-            let tokens = services.find_map(|service| service.shards.get(&number)).expect("its state");
-            for (token, record) in &self.records {
-                if record.ran_at == Some((number, shard.born)) {
-                    assert!(tokens.contains(token), "seed {seed}: shard {number} has lost call {token}");
-                    // The session was with the state, all the time.
-                    let lost = matches!(record.result, Some(Err(Fate::ServerLost)));
-                    assert!(!lost, "seed {seed}: call {token} ran on a state that is still there");
-                }
-            }
-            if self.gentle && self.births.contains_key(&number) {
-                let born = &self.births[&number];
-                assert!(born.len() == 1, "seed {seed}: shard {number} was lost without a fault: {born:?}");
-            }
-        }
-        true
     }
 }
 
