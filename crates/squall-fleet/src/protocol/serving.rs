@@ -130,6 +130,10 @@ pub(crate) struct Serving {
     /// Some ended sessions are not in `ended`.
     ended_more: bool,
     pub(crate) shards: BTreeMap<(NameAlias, u32), LocalShard>,
+    /// Shards with a target, by the last change of the directory.
+    pub(crate) moving: BTreeSet<(NameAlias, u32)>,
+    /// Shards of fleets that lose their last member, by the last change of the directory.
+    pub(crate) given_up: BTreeSet<(NameAlias, u32)>,
     pub(crate) incoming: BTreeMap<(NameAlias, u32), Incoming>,
 }
 
@@ -254,10 +258,6 @@ impl Serving {
         self.sessions.get(&session)?.calls.get(&number)?.as_ref()
     }
 
-    pub(crate) fn is_idle(&self, name: NameAlias, shard: u32) -> bool {
-        self.shards.get(&(name, shard)).is_none_or(|local| local.running == 0)
-    }
-
     /// Begins with a shard.
     pub(crate) fn begin(&mut self, name: NameAlias, shard: u32, born: u64, service: u64) {
         self.shards
@@ -326,6 +326,8 @@ impl Serving {
     pub(crate) fn end(&mut self, name: NameAlias, shard: u32) -> Option<LocalShard> {
         let key = Key { name, part: Part::Shard(shard) };
         self.end_sessions(|session| session.key == key);
+        self.moving.remove(&(name, shard));
+        self.given_up.remove(&(name, shard));
         self.shards.remove(&(name, shard))
     }
 

@@ -346,7 +346,8 @@ impl Core {
         let pending = pending.map_or(Time::MAX, |pending| pending.send_at);
         let join = if self.joins { self.join_at } else { Time::MAX };
         let asks = self.known.asked.values().map(|at| at + AGAIN).min().unwrap_or(Time::MAX);
-        let handovers = self.serving.shards.values().filter_map(|local| {
+        let moving = self.serving.moving.iter().filter_map(|at| self.serving.shards.get(at));
+        let handovers = moving.filter_map(|local| {
             // The end of the last call begins the export.
             let waits = |handover: &&Handover| handover.bytes.is_some() || !local.is_running();
             local.handover.as_ref().filter(waits)

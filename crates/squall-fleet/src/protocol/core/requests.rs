@@ -70,8 +70,9 @@ impl Core {
             return Some(request);
         }
         // A shard with a target that cannot be reached.
-        for ((name, shard), local) in &mut self.serving.shards {
-            if let Some(handover) = &mut local.handover
+        let serving::Serving { shards, moving, given_up, .. } = &mut self.serving;
+        for (name, shard) in moving.iter() {
+            if let Some(handover) = shards.get_mut(&(*name, *shard)).and_then(|local| local.handover.as_mut())
                 && handover.bytes.as_ref().is_some_and(|bytes| !bytes.is_empty())
                 && now >= handover.moved_at + 5 * self.options.timing.lease
             {
@@ -81,8 +82,9 @@ impl Core {
             }
         }
         // A shard of a leaver that no other member can take.
-        for ((name, shard), local) in &mut self.serving.shards {
-            if let Some((_, entry)) = directory.entry(*name)
+        for (name, shard) in given_up.iter() {
+            if let Some(local) = shards.get_mut(&(*name, *shard))
+                && let Some((_, entry)) = directory.entry(*name)
                 && entry.is_last(self.group.me)
                 && let Some(state) = entry.shards.get(*shard as usize)
                 && serving::is_settled_on(state, self.group.me)

@@ -1,11 +1,13 @@
 //! The shards of a node: they begin, end, and move to other members.
+//!
+//! Cost: a change of the directory looks at all shards of all names. Other events look at the moving ones.
 
 use super::{ANY, Core, Output};
 use crate::protocol::directory::Shard;
 use crate::protocol::frame::{Body, State};
 use crate::protocol::guard::Guard;
 use crate::protocol::name::NameAlias;
-use crate::protocol::serving::{Handover, PIECE};
+use crate::protocol::serving::{Handover, PIECE, Serving};
 use crate::protocol::{AGAIN, Time};
 
 impl Core {
@@ -35,6 +37,18 @@ impl Core {
                 owned.map(move |(number, shard)| (name.alias(), number, service, *shard))
             })
             .collect();
+        let is_last = |name: NameAlias| directory.entry(name).is_some_and(|(_, entry)| entry.is_last(me));
+        let moves = |state: &Shard| state.target.is_some();
+        let moving = mine.iter().filter(|(.., state)| moves(state)).map(|(name, shard, ..)| (*name, *shard));
+        let moving = std::mem::replace(&mut self.serving.moving, moving.collect());
+        let given_up = mine.iter().filter(|(name, _, _, state)| !moves(state) && is_last(*name));
+        self.serving.given_up = given_up.map(|(name, shard, ..)| (*name, *shard)).collect();
+        for at in moving.difference(&self.serving.moving) {
+            // The move was given up: it serves again.
+            if let Some(local) = self.serving.shards.get_mut(at) {
+                local.handover = None;
+            }
+        }
         for (name, shard, service, state) in mine {
             if !self.serving.shards.contains_key(&(name, shard)) {
                 self.serving.begin(name, shard, state.born, service);
@@ -64,13 +78,12 @@ impl Core {
     pub(super) fn hand_over(&mut self, now: Time) {
         let directory = &self.group.directory;
         let mut frames = Vec::new();
-        for ((name, shard), local) in &mut self.serving.shards {
+        let Serving { shards, moving, .. } = &mut self.serving;
+        for (name, shard) in moving.iter() {
+            let Some(local) = shards.get_mut(&(*name, *shard)) else { continue };
             let state = directory.shard(*name, *shard);
-            let Some(state) = state.filter(|state| state.target.is_some()) else {
-                // The move was given up: it serves again.
-                local.handover = None;
-                continue;
-            };
+            // If the move was given up, `settle_shards` follows.
+            let Some(state) = state.filter(|state| state.target.is_some()) else { continue };
             let to = state.target.unwrap_or(ANY);
             if local.handover.as_ref().is_none_or(|handover| handover.epoch != state.epoch) {
                 let handover =
@@ -105,13 +118,16 @@ impl Core {
         for (to, body) in frames {
             self.send(to, body);
         }
-        let ready: Vec<(NameAlias, u32)> = (self.serving.shards.iter())
-            .filter(|((name, shard), local)| {
+        let ready: Vec<(NameAlias, u32)> = (self.serving.moving.iter())
+            .filter(|at| {
                 let asked = |handover: &Handover| handover.bytes.is_none() && now >= handover.send_at;
-                local.handover.as_ref().is_some_and(asked)
-                    && Guard::IdleBeforeExport.or(self.serving.is_idle(*name, *shard))
+                let local = self.serving.shards.get(at);
+                local.is_some_and(|local| {
+                    local.handover.as_ref().is_some_and(asked)
+                        && Guard::IdleBeforeExport.or(!local.is_running())
+                })
             })
-            .map(|(at, _)| *at)
+            .copied()
             .collect();
         for (name, shard) in ready {
             let Some(local) = self.serving.shards.get_mut(&(name, shard)) else { continue };
