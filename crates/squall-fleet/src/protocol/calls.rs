@@ -389,6 +389,20 @@ impl Client {
         }
     }
 
+    /// Ends a session that its server asks back. Returns false if a result of it is missing, or if it opens
+    /// now. No call uses it any more then.
+    pub(crate) fn release(&mut self, key: Key, id: u64) -> bool {
+        let session = self.sessions.get(&key);
+        let opens = session.is_some_and(|session| session.id.is_none() && session.nonce != 0);
+        if opens || self.by_session.range((id, 0)..=(id, u64::MAX)).next().is_some() {
+            return false;
+        }
+        if session.is_some_and(|session| session.id == Some(id)) {
+            self.sessions.remove(&key);
+        }
+        true
+    }
+
     pub(crate) fn answered(
         &mut self,
         now: Time,

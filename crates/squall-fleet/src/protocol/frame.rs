@@ -181,6 +181,15 @@ pub(crate) enum Body {
     Looked {
         figures: Box<NodeFigures>,
     },
+    /// Asks a client to end a session, since the server has no room.
+    Release {
+        key: Key,
+        session: u64,
+    },
+    /// The client has all results of the session, and uses it no more.
+    Released {
+        session: u64,
+    },
 }
 
 /// The largest term, index, number or time in a frame. So sums of two never overflow.

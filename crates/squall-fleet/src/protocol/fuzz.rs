@@ -256,6 +256,9 @@ fn bodies(number: u64) -> Vec<Body> {
     }
     all.push(Body::Answered { session: number, number, answer: Answer::Result(Vec::new()) });
     all.push(Body::Propose { number, request: Request::Leave });
+    let key = Key { name: fleet, part: Part::Shard(0) };
+    all.push(Body::Release { key, session: number });
+    all.push(Body::Released { session: number });
     for several in [false, true] {
         let (name, parent) = ("/sys".parse().unwrap(), NameCapability { name: Name::root(), key: 77 });
         let request = Request::Reserve { name, several, key: u128::from(number), parent };

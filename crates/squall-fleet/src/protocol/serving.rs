@@ -6,25 +6,38 @@
 //! - I3. A shard runs calls only on its owner, only while the owner has a lease, and not once its handover
 //!   has begun. The handover begins when no call of the shard runs.
 //! - I4. A result leaves the node only while it has a lease. So a member thought dead sends no results.
+//! - I5. A client opens a session only if it has fewer than there is room for. So one client leaves half of
+//!   the room, and each further one half of the rest.
+//! - I6. Room is made at the cost of the client with the most sessions. It is asked to end those that it has
+//!   not used for the longest time. It ends only sessions of which it has all results.
 //!
+//! Not promised: the results of a client that is cut off for `QUIET`, while it has the most sessions and
+//! there is no room. It is told that its calls may have run.
 //! Cost: a lookup in four ordered maps for each call.
+//! Source: Choudhury and Hahne, *Dynamic queue length thresholds for shared-memory packet switches*, 1998
+//! (I5).
 
 use super::answer::{Answer, Key, Part};
 use super::directory::Shard;
 use super::guard::Guard;
 use super::name::NameAlias;
-use super::{NodeId, RunId, Time, WINDOW};
+use super::{AGAIN, NodeId, RunId, Time, WINDOW};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most sessions of a node. Those that were not used for `IDLE` make room.
-const SESSIONS_MAX: usize = 65_536;
+/// The most sessions of a node. Few in tests, so that schedules use them up.
+pub(crate) const SESSIONS_MAX: usize = if cfg!(test) { 16 } else { 65_536 };
+/// The most sessions that a client is asked to end at a time.
+const RELEASES_MAX: usize = 64;
 /// The most ended sessions that a node remembers.
 const ENDED_MAX: usize = 65_536;
 /// The most calls that run on a node.
 const RUNS_MAX: usize = 1_024;
 /// A session lives so long without a call.
 const IDLE: Time = 600_000_000;
+/// A session of the client with the most lives so long without a call, if there is no room. A client that
+/// lacks a result asks for it each second.
+const QUIET: Time = 30_000_000;
 /// The most bytes of results that a session keeps.
 const RESULTS_MAX: usize = 4 << 20;
 /// The bytes of a piece of a shard's state.
@@ -42,6 +55,12 @@ pub(crate) struct Session {
     calls: BTreeMap<u64, Option<Answer>>,
     #[serde(skip)]
     used_at: Time,
+}
+
+impl Session {
+    fn is_running(&self) -> bool {
+        self.calls.values().any(Option::is_none)
+    }
 }
 
 /// A call that runs.
@@ -120,7 +139,14 @@ pub(crate) enum Arrived {
 #[derive(Debug, Default)]
 pub(crate) struct Serving {
     sessions: BTreeMap<u64, Session>,
+    by_key: BTreeSet<(Key, u64)>,
+    /// The number of sessions of each client.
+    clients: BTreeMap<NodeId, usize>,
     opened: BTreeMap<u64, u64>,
+    /// When room was made for the last time.
+    room_at: Time,
+    /// Clients that are asked to end sessions.
+    pub(crate) releases: Vec<(NodeId, Key, u64)>,
     runs: BTreeMap<RunId, Run>,
     last_run: u64,
     /// Calls and sessions that were refused since there were too many.
@@ -158,19 +184,69 @@ impl Serving {
         if let Some(session) = self.opened.get(&nonce) {
             return Ok(*session);
         }
-        if self.sessions.len() >= SESSIONS_MAX {
-            self.end_sessions(|session| {
-                session.used_at + IDLE <= now && session.calls.values().all(Option::is_some)
-            });
+        if !self.has_room(client) {
+            self.make_room(now);
         }
-        if self.sessions.len() >= SESSIONS_MAX {
+        if !self.has_room(client) {
             self.refused += 1;
             return Err(Answer::Busy);
         }
         let session = Session { client, nonce, key, low: 0, calls: BTreeMap::new(), used_at: now };
-        self.sessions.insert(fresh, session);
-        self.opened.insert(nonce, fresh);
+        self.insert(fresh, session);
         Ok(fresh)
+    }
+
+    fn insert(&mut self, id: u64, session: Session) {
+        *self.clients.entry(session.client).or_default() += 1;
+        self.opened.insert(session.nonce, id);
+        self.by_key.insert((session.key, id));
+        self.sessions.insert(id, session);
+    }
+
+    fn remove(&mut self, id: u64) {
+        if let Some(session) = self.sessions.remove(&id) {
+            self.opened.remove(&session.nonce);
+            self.by_key.remove(&(session.key, id));
+            leave_client(&mut self.clients, session.client);
+        }
+    }
+
+    /// Returns whether a client may open one more session (I5).
+    fn has_room(&self, client: NodeId) -> bool {
+        let own = self.clients.get(&client).copied().unwrap_or(0);
+        own < SESSIONS_MAX.saturating_sub(self.sessions.len())
+    }
+
+    /// Ends sessions that are not used, and asks the client with the most to end some (I6). Not more often
+    /// than clients ask again, since it looks at all sessions.
+    fn make_room(&mut self, now: Time) {
+        if now < self.room_at + AGAIN {
+            return;
+        }
+        self.room_at = now;
+        let Some((most, _)) = self.clients.iter().max_by_key(|(_, count)| **count) else { return };
+        let most = *most;
+        let ends = |session: &Session| {
+            let limit = if session.client == most { QUIET } else { IDLE };
+            session.used_at + limit <= now && !session.is_running()
+        };
+        let ended = self.sessions.iter().filter(|(_, session)| ends(session)).map(|(id, _)| *id);
+        self.end_sessions(ended.collect());
+        let idle = |session: &Session| session.client == most && !session.is_running();
+        let idle = self.sessions.iter().filter(|(_, session)| idle(session));
+        let mut idle: Vec<(Time, Key, u64)> =
+            idle.map(|(id, session)| (session.used_at, session.key, *id)).collect();
+        idle.sort_unstable();
+        self.releases = idle.into_iter().take(RELEASES_MAX).map(|(_, key, id)| (most, key, id)).collect();
+    }
+
+    /// Forgets a session that its client has ended. The client has all its results, so it need not be
+    /// remembered as ended: no answer to a copy of a call reaches a call.
+    pub(crate) fn released(&mut self, client: NodeId, id: u64) {
+        let ends = |session: &Session| session.client == client && !session.is_running();
+        if self.sessions.get(&id).is_some_and(ends) {
+            self.remove(id);
+        }
     }
 
     /// Decides about a call of a service that this node serves now (I1, I3).
@@ -190,7 +266,11 @@ impl Serving {
             return Arrived::Answer(Answer::NoSession { known });
         };
         // The number of a session is a secret of its client. A client that begins again keeps its sessions.
-        session.client = from;
+        if session.client != from {
+            leave_client(&mut self.clients, session.client);
+            *self.clients.entry(from).or_default() += 1;
+            session.client = from;
+        }
         session.used_at = now;
         if low > session.low {
             session.low = low;
@@ -267,8 +347,8 @@ impl Serving {
     /// Copies the sessions of a shard (I2).
     pub(crate) fn sessions_of(&self, name: NameAlias, shard: u32) -> Vec<(u64, Session)> {
         let key = Key { name, part: Part::Shard(shard) };
-        let of_shard = self.sessions.iter().filter(|(_, session)| session.key == key);
-        of_shard.map(|(id, session)| (*id, session.clone())).collect()
+        let of_shard = self.ids_of(key).into_iter();
+        of_shard.filter_map(|id| Some((id, self.sessions.get(&id)?.clone()))).collect()
     }
 
     /// Adds the sessions of a shard that this node now owns.
@@ -276,17 +356,19 @@ impl Serving {
         for (id, mut session) in sessions {
             session.used_at = now;
             self.ended.remove(&id);
-            self.opened.insert(session.nonce, id);
-            self.sessions.insert(id, session);
+            self.remove(id);
+            self.insert(id, session);
         }
     }
 
-    fn end_sessions(&mut self, ends: impl Fn(&Session) -> bool) {
-        let ended = self.sessions.iter().filter(|(_, session)| ends(session)).map(|(id, _)| *id);
-        for id in ended.collect::<Vec<_>>() {
-            if let Some(session) = self.sessions.remove(&id) {
-                self.opened.remove(&session.nonce);
-            }
+    /// The sessions of a service or shard.
+    fn ids_of(&self, key: Key) -> Vec<u64> {
+        self.by_key.range((key, 0)..=(key, u64::MAX)).map(|(_, id)| *id).collect()
+    }
+
+    fn end_sessions(&mut self, ids: Vec<u64>) {
+        for id in ids {
+            self.remove(id);
             self.ended.insert(id);
         }
         while self.ended.len() > ENDED_MAX {
@@ -325,7 +407,7 @@ impl Serving {
     /// Forgets a shard with its sessions.
     pub(crate) fn end(&mut self, name: NameAlias, shard: u32) -> Option<LocalShard> {
         let key = Key { name, part: Part::Shard(shard) };
-        self.end_sessions(|session| session.key == key);
+        self.end_sessions(self.ids_of(key));
         self.moving.remove(&(name, shard));
         self.given_up.remove(&(name, shard));
         self.shards.remove(&(name, shard))
@@ -353,7 +435,85 @@ impl Serving {
     }
 }
 
+fn leave_client(clients: &mut BTreeMap<NodeId, usize>, client: NodeId) {
+    if let Some(count) = clients.get_mut(&client) {
+        *count -= 1;
+        if *count == 0 {
+            clients.remove(&client);
+        }
+    }
+}
+
 /// Returns whether `node` owns a shard and keeps it.
 pub(crate) fn is_settled_on(shard: &Shard, node: NodeId) -> bool {
     shard.owner == Some(node) && shard.target.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(shard: u32) -> Key {
+        Key { name: NameAlias(1), part: Part::Shard(shard) }
+    }
+
+    /// Opens sessions of a client, each with a call that has run, until one is refused. Returns their
+    /// numbers.
+    fn fill(serving: &mut Serving, now: Time, client: u64) -> Vec<u64> {
+        let mut opened = Vec::new();
+        for shard in 0.. {
+            let number = client << 32 | u64::from(shard);
+            let Ok(id) = serving.open(now, NodeId(client), number, key(shard), number) else { break };
+            let arrived = serving.arrive(now, NodeId(client), key(shard), id, 0, 0);
+            let Arrived::Run { run, .. } = arrived else { panic!("{arrived:?}") };
+            serving.complete(run, Answer::Dropped);
+            opened.push(id);
+        }
+        opened
+    }
+
+    #[test]
+    fn a_client_uses_up_its_own_share_alone() {
+        let mut serving = Serving::default();
+        let counts: Vec<usize> = (1..=4).map(|client| fill(&mut serving, AGAIN, client).len()).collect();
+        assert_eq!(counts, [8, 4, 2, 1]);
+        // The client with the most is asked for those that it has not used for the longest time.
+        let asked: Vec<NodeId> = serving.releases.iter().map(|(client, ..)| *client).collect();
+        assert_eq!(asked, [NodeId(1); 8]);
+        // It ends four of them, and each client may open a session then.
+        for (client, _, id) in serving.releases.drain(..).take(4).collect::<Vec<_>>() {
+            serving.released(client, id);
+        }
+        assert_eq!(fill(&mut serving, AGAIN, 5).len(), 3);
+    }
+
+    #[test]
+    fn room_is_made_from_the_longest_unused_sessions_without_a_run() {
+        let mut serving = Serving::default();
+        let ids = fill(&mut serving, AGAIN, 1);
+        // The first one was used a moment ago, and a call of the second one runs.
+        serving.arrive(AGAIN + 1, NodeId(1), key(0), ids[0], 0, 0);
+        assert!(matches!(serving.arrive(AGAIN, NodeId(1), key(1), ids[1], 1, 0), Arrived::Run { .. }));
+        let now = 2 * AGAIN + 1;
+        assert_eq!(serving.open(now, NodeId(1), 99, key(99), 99), Err(Answer::Busy));
+        let asked: Vec<u64> = serving.releases.iter().map(|(.., id)| *id).collect();
+        assert_eq!(asked, [&ids[2..], &ids[..1]].concat());
+        // Only its client ends a session, and none with a call that runs.
+        serving.released(NodeId(2), ids[2]);
+        serving.released(NodeId(1), ids[1]);
+        assert_eq!(serving.sessions.len(), ids.len());
+        assert_eq!(serving.answer(ids[2], 0), Some(&Answer::Dropped));
+    }
+
+    #[test]
+    fn a_client_that_never_answers_loses_unused_sessions_and_copies_of_its_calls_do_not_run() {
+        let mut serving = Serving::default();
+        let ids = fill(&mut serving, AGAIN, 1);
+        assert!(matches!(serving.arrive(AGAIN, NodeId(1), key(1), ids[1], 1, 0), Arrived::Run { .. }));
+        let now = QUIET + AGAIN;
+        assert_eq!(serving.open(now, NodeId(1), 99, key(99), 99), Ok(99));
+        assert_eq!(serving.sessions.keys().copied().collect::<Vec<_>>(), [99, ids[1]]);
+        let copy = serving.arrive(now, NodeId(1), key(0), ids[0], 0, 0);
+        assert_eq!(copy, Arrived::Answer(Answer::NoSession { known: true }));
+    }
 }

@@ -546,7 +546,16 @@ impl Core {
                     false => Err(Answer::NotHere),
                 };
                 self.send(from, Body::Opened { key, nonce, session });
+                for (client, key, session) in std::mem::take(&mut self.serving.releases) {
+                    self.send(client, Body::Release { key, session });
+                }
             }
+            Body::Release { key, session } => {
+                if self.client.release(key, session) {
+                    self.send(from, Body::Released { session });
+                }
+            }
+            Body::Released { session } => self.serving.released(from, session),
             Body::Opened { key, nonce, session } => {
                 let (client, mut names) = self.client_and_names();
                 client.opened(now, key, nonce, session, &mut names);

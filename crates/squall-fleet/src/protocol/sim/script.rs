@@ -9,6 +9,7 @@
 use super::{SHARDS, Time, World};
 use crate::protocol::directory::{Change, Request, Shard};
 use crate::protocol::frame::{Body, Frame};
+use crate::protocol::location::Location;
 use crate::protocol::{NodeId, Route};
 use std::collections::BTreeSet;
 
