@@ -434,6 +434,7 @@ pub(crate) fn transport_of(fate: Fate) -> Transport {
     match fate {
         Fate::NoService | Fate::Closed => Transport::Disconnected,
         Fate::NotAccepted => Transport::Busy,
+        Fate::OwnShard => Transport::WouldBlock,
         Fate::TooLarge => Transport::BadArguments(MessageError::TooLarge),
         Fate::TimedOut => Transport::Deadline,
         Fate::ServerLost | Fate::Dropped => Transport::PeerGone,

@@ -10,7 +10,7 @@ use squall_macros::interface;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
 
 /// The hidden modules of the façade.
@@ -180,6 +180,49 @@ fn several_holders_of_a_claim_end_one_by_one() {
     serve("/sys/c", &holders[1]).unwrap();
     node.end_reservation(&holders[1]).unwrap();
     serve("/sys/d", &group.root).unwrap();
+}
+
+/// Calls the shard that the first byte names, from inside a call. Returns 1 and the result, or 0 if the call
+/// is one of the shard itself.
+struct Nested {
+    node: Weak<Node>,
+    fleet: Name,
+}
+
+impl ShardService for Nested {
+    fn create(&self, _shard: u32) {}
+
+    fn import(&self, _shard: u32, _state: &[u8]) {}
+
+    fn export(&self, _shard: u32) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn forget(&self, _shard: u32) {}
+
+    fn call(&self, shard: u32, call: ServiceCall<'_>) -> Option<Vec<u8>> {
+        let Some(next) = call.body.first() else { return Some(vec![u8::try_from(shard).unwrap()]) };
+        let node = self.node.upgrade()?;
+        match node.call_shard(&self.fleet, u32::from(*next), 0, b"", LONG) {
+            Ok(result) => Some([vec![1], result].concat()),
+            Err(lost) if lost.fate == Fate::OwnShard => Some(vec![0]),
+            Err(_) => None,
+        }
+    }
+}
+
+#[test]
+fn a_shard_that_calls_itself_is_told_so_and_may_call_others() {
+    let mut group = Group::new(1);
+    let fleet = name("/nested");
+    let node = Arc::new(group.nodes.remove(0));
+    let nested = Nested { node: Arc::downgrade(&node), fleet: fleet.clone() };
+    node.serve_shards(&fleet, &group.root, 2, nested).unwrap();
+    assert_eq!(node.call_shard(&fleet, 0, 0, &[0], LONG).unwrap(), [0]);
+    assert_eq!(node.call_shard(&fleet, 0, 0, &[1], LONG).unwrap(), [1, 1]);
+    assert_eq!(node.call_shard(&fleet, 1, 0, &[0], LONG).unwrap(), [1, 0]);
+    // The shard goes on.
+    assert_eq!(node.call_shard(&fleet, 0, 0, b"", LONG).unwrap(), [0]);
 }
 
 #[test]

@@ -24,6 +24,7 @@ use squall_sys::fork::forked;
 use squall_sys::panics::drop_payload;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use squall_sys::sync::{Condvar, Mutex, MutexGuard, StdArc as Arc, Weak, lock, thread};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -104,6 +105,29 @@ struct Begun {
     client: NodeId,
     method: u64,
     body: Vec<u8>,
+}
+
+std::thread_local! {
+    /// The node, service and shard of the function that this thread runs.
+    static RUNS: Cell<Option<(usize, u64, u32)>> = const { Cell::new(None) };
+}
+
+/// The time in which this thread runs a function of a shard, until it is dropped.
+struct RunsShard {
+    /// The work of another node may run inside a function.
+    before: Option<(usize, u64, u32)>,
+}
+
+impl RunsShard {
+    fn begin(driver: &Driver, service: u64, shard: u32) -> RunsShard {
+        RunsShard { before: RUNS.replace(Some((driver.address(), service, shard))) }
+    }
+}
+
+impl Drop for RunsShard {
+    fn drop(&mut self) {
+        RUNS.set(self.before);
+    }
 }
 
 /// Work after the lock.
@@ -217,7 +241,10 @@ impl Driver {
                 };
                 let driver = self.clone();
                 let call = Begun { run, shard, client, method, body };
-                let work = move || driver.run(kind, &call);
+                let work = move || {
+                    let _runs = shard.map(|shard| RunsShard::begin(&driver, service, shard));
+                    driver.run(kind, &call);
+                };
                 self.workers.add(lane, Box::new(work));
             }
             Output::Create { service, shard } => {
@@ -277,7 +304,11 @@ impl Driver {
     ) {
         if let Some(Kind::Sharded(kind)) = state.services.get(&service).cloned() {
             let driver = self.clone();
-            self.workers.add(Some((service, shard)), Box::new(move || work(&*kind, &driver)));
+            let work = move || {
+                let _runs = RunsShard::begin(&driver, service, shard);
+                work(&*kind, &driver);
+            };
+            self.workers.add(Some((service, shard)), Box::new(work));
         }
     }
 
@@ -297,6 +328,24 @@ impl Driver {
             (Some(Kind::Mailbox(mailbox)), None) => mailbox.deliver(self, method, body),
             _ => None,
         };
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Returns whether this thread runs a function of the shard that a call goes to. The call would begin
+    /// after that function.
+    pub(super) fn waits_for_itself(&self, route: &Route) -> bool {
+        let Some((driver, service, shard)) = RUNS.get() else { return false };
+        if driver != self.address() || route.shard != Some(shard) {
+            return false;
+        }
+        let state = self.state();
+        let group = state.core.group();
+        let entry = group.directory.entry(route.name.alias());
+        let place = entry.and_then(|(_, entry)| entry.place_of(group.me));
+        place.is_some_and(|place| place.service == service)
     }
 
     pub(super) fn call(

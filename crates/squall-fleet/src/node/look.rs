@@ -41,7 +41,7 @@ impl Attempts {
 
 /// Waits for an answer until a time.
 fn wait<T>(taker: &mut Taker<T>, until: Instant) -> Option<Option<T>> {
-    block_for(taker, until.saturating_duration_since(Instant::now()))
+    block_for(taker, Some(until.saturating_duration_since(Instant::now())))
 }
 
 impl Driver {

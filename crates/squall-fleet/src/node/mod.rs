@@ -521,7 +521,7 @@ impl Node {
         if self.0.state().left || !self.0.state().core.is_joining() {
             return Err(RequestError::NoMember);
         }
-        match block_for(self.0.request(request), REQUEST) {
+        match block_for(self.0.request(request), Some(REQUEST)) {
             None => Err(RequestError::TimedOut),
             Some(None) => Err(RequestError::NoMember),
             Some(Some(Ok(()))) => Ok(()),
@@ -554,7 +554,8 @@ impl Node {
     /// Calls the owner of a shard of a fleet. The call runs at most once, also if the shard moves meanwhile.
     ///
     /// # Errors
-    /// [`CallLost`].
+    /// [`CallLost`]. [`Fate::OwnShard`] at once, if the thread runs a function of the same shard: the calls
+    /// of a shard run one after the other. Two shards that call each other wait until their deadlines.
     pub fn call_shard(
         &self,
         name: &Name,
@@ -587,6 +588,9 @@ impl Node {
         limit: Duration,
     ) -> Result<Vec<u8>, CallLost> {
         let name = route.name.clone();
+        if self.0.waits_for_itself(&route) {
+            return Err(CallLost { name, fate: Fate::OwnShard });
+        }
         let taker = self.0.call(route, method, body.to_vec(), limit);
         ended(&name, block(taker))
     }
@@ -609,20 +613,12 @@ fn ended(name: &Name, result: Option<Result<Vec<u8>, Fate>>) -> Result<Vec<u8>, 
 
 /// Waits for a future on this thread.
 fn block<T>(future: impl Future<Output = T>) -> T {
-    let mut future = std::pin::pin!(future);
-    let waker = squall_machine::unpark::Unpark::waker();
-    let mut context = std::task::Context::from_waker(&waker);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            std::task::Poll::Ready(result) => return result,
-            std::task::Poll::Pending => squall_sys::sync::thread::park(),
-        }
-    }
+    block_for(future, None).expect("a wait without a limit ends with a result")
 }
 
-/// Waits for a future on this thread, at most for `limit`.
-fn block_for<T>(future: impl Future<Output = T>, limit: Duration) -> Option<T> {
-    let deadline = std::time::Instant::now().checked_add(limit);
+/// Waits for a future on this thread. With a limit, returns `None` if it passes first.
+fn block_for<T>(future: impl Future<Output = T>, limit: Option<Duration>) -> Option<T> {
+    let deadline = limit.and_then(|limit| std::time::Instant::now().checked_add(limit));
     let mut future = std::pin::pin!(future);
     let waker = squall_machine::unpark::Unpark::waker();
     let mut context = std::task::Context::from_waker(&waker);
@@ -630,10 +626,10 @@ fn block_for<T>(future: impl Future<Output = T>, limit: Duration) -> Option<T> {
         if let std::task::Poll::Ready(result) = future.as_mut().poll(&mut context) {
             return Some(result);
         }
-        let left = squall_machine::park::time_left(deadline).unwrap_or(Duration::from_secs(3600));
-        if left.is_zero() {
-            return None;
+        match squall_machine::park::time_left(deadline) {
+            None => squall_sys::sync::thread::park(),
+            Some(left) if left.is_zero() => return None,
+            Some(left) => squall_machine::unpark::park_for(left),
         }
-        squall_machine::unpark::park_for(left);
     }
 }

@@ -145,6 +145,7 @@ fn transport(fate: Fate) -> Transport {
         Fate::TimedOut => Transport::Deadline,
         Fate::ServerLost => Transport::PeerGone,
         Fate::Dropped => Transport::Panicked,
+        Fate::OwnShard => Transport::WouldBlock,
         Fate::NoResult => Transport::BadResult(MessageError::TooLarge),
     }
 }

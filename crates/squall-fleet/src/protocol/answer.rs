@@ -51,6 +51,8 @@ pub enum Fate {
     TooLarge,
     /// The node is closed. The call did not run.
     Closed,
+    /// A function of a shard called its own shard, so the call would wait for its caller. It did not run.
+    OwnShard,
     /// No answer came until the deadline. The call may have run, or may run later.
     TimedOut,
     /// The server died or lost the state. The call may have run on it.
@@ -75,6 +77,9 @@ impl fmt::Display for Fate {
             Fate::NotAccepted => "no server accepted the call until the deadline; it did not run",
             Fate::TooLarge => "the arguments are larger than a frame; split them over several calls",
             Fate::Closed => "the node is closed; the call did not run",
+            Fate::OwnShard => {
+                "the shard calls itself, and the call would wait for its caller; call its function directly"
+            }
             Fate::TimedOut => "no answer came until the deadline; the call may have run, or may run later",
             Fate::ServerLost => "the server died or lost its state; the call may have run on it",
             Fate::Dropped => "the service dropped the call, or panicked; it may have run in part",

@@ -135,6 +135,8 @@ impl CallCounts {
             Err(Fate::NotAccepted) => &mut self.not_accepted,
             Err(Fate::TooLarge) => &mut self.too_large,
             Err(Fate::Closed) => &mut self.closed,
+            // Refused before it becomes a call.
+            Err(Fate::OwnShard) => return,
             Err(Fate::TimedOut) => &mut self.timed_out,
             Err(Fate::ServerLost) => &mut self.server_lost,
             Err(Fate::Dropped) => &mut self.dropped,
