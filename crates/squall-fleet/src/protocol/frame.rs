@@ -182,12 +182,12 @@ pub(crate) enum Body {
         figures: Box<NodeFigures>,
     },
     /// Asks a client to end a session, since the server has no room.
-    Release {
+    Reclaim {
         key: Key,
         session: u64,
     },
     /// The client has all results of the session, and uses it no more.
-    Released {
+    Reclaimed {
         session: u64,
     },
 }

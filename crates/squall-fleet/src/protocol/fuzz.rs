@@ -188,6 +188,18 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
+/// Frames that end sessions, and requests that claim names.
+fn reclaims_and_claims(number: u64) -> Vec<Body> {
+    let key = Key { name: "/fleet".parse::<Name>().unwrap().alias(), part: Part::Shard(0) };
+    let mut all = vec![Body::Reclaim { key, session: number }, Body::Reclaimed { session: number }];
+    for several in [false, true] {
+        let (name, parent) = ("/sys".parse().unwrap(), NameCapability { name: Name::root(), key: 77 });
+        let request = Request::Reserve { name, several, key: u128::from(number), parent };
+        all.push(Body::Propose { number, request });
+    }
+    all
+}
+
 /// Bodies of all kinds, with this number at all places for numbers.
 fn bodies(number: u64) -> Vec<Body> {
     let [fleet, echo, unknown] =
@@ -256,14 +268,7 @@ fn bodies(number: u64) -> Vec<Body> {
     }
     all.push(Body::Answered { session: number, number, answer: Answer::Result(Vec::new()) });
     all.push(Body::Propose { number, request: Request::Leave });
-    let key = Key { name: fleet, part: Part::Shard(0) };
-    all.push(Body::Release { key, session: number });
-    all.push(Body::Released { session: number });
-    for several in [false, true] {
-        let (name, parent) = ("/sys".parse().unwrap(), NameCapability { name: Name::root(), key: 77 });
-        let request = Request::Reserve { name, several, key: u128::from(number), parent };
-        all.push(Body::Propose { number, request });
-    }
+    all.extend(reclaims_and_claims(number));
     all
 }
 

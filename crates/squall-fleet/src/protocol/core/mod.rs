@@ -9,6 +9,7 @@ mod look;
 mod names;
 mod output;
 mod requests;
+mod sessions;
 mod shards;
 
 use self::names::{Known, Names};
@@ -540,22 +541,9 @@ impl Core {
                 }
                 self.client.hurry(now);
             }
-            Body::Open { key, nonce } => {
-                let session = match self.serves(now, key) {
-                    true => self.serving.open(now, from, nonce, key, self.random.next()),
-                    false => Err(Answer::NotHere),
-                };
-                self.send(from, Body::Opened { key, nonce, session });
-                for (client, key, session) in std::mem::take(&mut self.serving.releases) {
-                    self.send(client, Body::Release { key, session });
-                }
-            }
-            Body::Release { key, session } => {
-                if self.client.release(key, session) {
-                    self.send(from, Body::Released { session });
-                }
-            }
-            Body::Released { session } => self.serving.released(from, session),
+            Body::Open { key, nonce } => self.open(now, from, key, nonce),
+            Body::Reclaim { key, session } => self.reclaim(from, key, session),
+            Body::Reclaimed { session } => self.serving.released(from, session),
             Body::Opened { key, nonce, session } => {
                 let (client, mut names) = self.client_and_names();
                 client.opened(now, key, nonce, session, &mut names);
