@@ -250,6 +250,36 @@ fn removed() {
     assert_eq!(received, usize::from(sender.join().unwrap()));
 }
 
+/// A capability is removed and granted again while the receiver forgets its old lane. The new grant stays,
+/// with its lane, and can be removed.
+fn granted_again() {
+    let (post, mut receiver) = post();
+    let capability = Capability::from_bytes([1; 16]);
+    assert!(send_by(&post, &route(&post, 1)));
+    let owner = {
+        let post = post.clone();
+        thread::spawn(move || {
+            assert!(post.revoke(capability));
+            assert!(post.grant(capability, 2, false));
+            post.route(capability, 0).unwrap()
+        })
+    };
+    sleep_until_message(&mut receiver);
+    assert_eq!(receiver.message().1, 1);
+    assert!(!receiver.look());
+    let way = owner.join().unwrap();
+    while post.counts() != (1, 1) {
+        assert_eq!(post.counts().0, 1);
+        assert!(!receiver.look());
+        thread::yield_now();
+    }
+    assert!(send_by(&post, &way));
+    sleep_until_message(&mut receiver);
+    assert_eq!(receiver.message().1, 2);
+    assert!(post.revoke(capability));
+    assert!(!send_by(&post, &way));
+}
+
 /// A task waits for work that another thread does.
 fn handed_over() {
     let (giver, mut taker) = handover::handover();
@@ -406,6 +436,7 @@ squall_sys::models! { "model":
     wakes: QUIET;
     wakes_again: ;
     removed: ;
+    granted_again: OWN_GRANT;
     handed_over: LEFT;
     dropped_work: ;
     closed_in_a_wait: CLOSE_TELLS, WAIT_OPEN;

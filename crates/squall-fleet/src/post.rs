@@ -4,10 +4,12 @@
 //!   found it over: closed, and empty.
 //! - I2. Each capability can have a lane: a number is kept for one that has no lane yet.
 //! - I3. A capability that is removed gets no further lane. Its lanes are closed before the removal returns.
+//! - I4. The end of a lane ends the grant that the lane belongs to, and no later grant of the same
+//!   capability.
 
 use crate::bell::{Bell, LANES_MAX};
 use crate::lane::{Cursor, Lane};
-use crate::{Alias, Capability};
+use crate::{Alias, Capability, sites};
 use squall_sys::sync::handed::Handed;
 use squall_sys::sync::{Arc, Mutex, MutexGuard, lock};
 use std::collections::HashMap;
@@ -213,8 +215,15 @@ impl Post {
         let mut table = self.table();
         let Some(entry) = table.lanes[number].take() else { return };
         table.unused.push(number);
-        // A capability for one message is used up. Others were removed before.
-        let granted = table.capabilities.remove(&entry.capability);
+        // A capability for one message is used up. Others were removed before, and perhaps granted again.
+        let owns = |granted: &Granted| {
+            sites::OWN_GRANT.is_weak()
+                || granted.lanes.iter().any(|(_, way)| Arc::ptr_eq(&way.lane, &entry.lane))
+        };
+        let granted = match table.capabilities.get(&entry.capability) {
+            Some(granted) if owns(granted) => table.capabilities.remove(&entry.capability),
+            _ => None,
+        };
         drop(table);
         drop((entry, granted));
     }

@@ -46,6 +46,8 @@ pub(crate) const WAIT_OPEN: Site = Site(19);
 pub(crate) const WAKE_ALL: Site = Site(20);
 /// Not an ordering: the end of a sleep keeps the rings (`bell/I3`).
 pub(crate) const KEEP_RINGS: Site = Site(21);
+/// Not an ordering: the end of a lane ends no later grant of its capability (`post/I4`).
+pub(crate) const OWN_GRANT: Site = Site(22);
 /// Release of a message of a link. Partner: [`LINK_RECEIVE`].
 pub(crate) const LINK_SEND: Site = Site(40);
 /// Acquire of a message of a link. Partner: [`LINK_SEND`].
