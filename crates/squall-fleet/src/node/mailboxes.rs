@@ -10,13 +10,14 @@
 //! - I2. All messages of a capability that come over a node take one lane of the mailbox. The node gives the
 //!   messages of a mailbox to the lane one after the other, in the order of their calls.
 //! - I3. The mailbox checks the capability of each message. A forged one changes no state of the mailbox.
-//! - I4. After a message of unknown fate the next one is a call, too, so it cannot pass the former one on the
-//!   straight way.
+//! - I4. After a message of unknown fate the next ones are calls, too, until a mailbox has answered one. So
+//!   none passes the former message on the straight way.
 //!
-//! I1 and I2 give the messages of a sender their order, with those of unknown fate. A copy of a frame that
-//! the network holds back is dropped once a later call of the session has arrived. Not promised: an order
-//! between mailboxes, or for one mailbox that is registered several times under one name. A copy that the
-//! network holds back for five minutes may arrive behind later messages.
+//! I1 and I2 give the messages of a sender their order, with those of unknown fate. The network may hold a
+//! copy of a frame back. The server drops it once a later call of its sender has arrived
+//! (`serving/I7`). Not promised: an order between mailboxes, or for one mailbox that is registered
+//! several times under one name. A capability that is removed and added again begins a new order. A copy
+//! that the network holds back for five minutes may arrive behind later messages.
 //!
 //! Cost: on the same node, the lock of the node and a send. Else a call, so one message in each round trip.
 //! Source: Wentzlaff 2012, §3.2.2 and §3.2.3 (FO-05, FO-07, FO-09, FO-11).
@@ -287,8 +288,12 @@ impl NamedSender {
             None => Err(Fate::TimedOut),
         };
         self.pending = None;
+        self.uncertain = match result {
+            Ok(_) => false,
+            Err(fate) => self.uncertain || fate.may_have_run(),
+        };
         let name = self.name.clone();
-        let outcome = match result {
+        match result {
             Ok(bytes) => match Delivered::decode(&bytes) {
                 Some(delivered) => self.outcome(delivered),
                 None => Err(NamedSendError::NoMailbox { name }),
@@ -299,9 +304,7 @@ impl NamedSender {
             Err(Fate::TooLarge) => Err(NamedSendError::NoSpace { name, largest: LARGEST_BODY - KEY }),
             Err(fate) if fate.may_have_run() => Err(NamedSendError::Unknown { name, fate }),
             Err(fate) => Err(self.not_sent(fate)),
-        };
-        self.uncertain = matches!(outcome, Err(NamedSendError::Unknown { .. }));
-        outcome
+        }
     }
 
     fn send_here(
@@ -525,6 +528,21 @@ mod tests {
         assert!(sender.here.is_some());
         assert_eq!(&*mailbox.receive().unwrap(), b"a call");
         assert_eq!(&*mailbox.receive().unwrap(), b"straight");
+    }
+
+    #[test]
+    fn a_message_that_was_not_sent_does_not_settle_the_one_before() {
+        let (node, root) = node();
+        let name: Name = "/log".parse().unwrap();
+        let mut mailbox = Mailbox::new();
+        let mut sender = node.sender(&name, mailbox.add_capability().unwrap());
+        node.serve_mailbox(&name, &root, NameOptions::new(), &mailbox.capabilities()).unwrap();
+        sender.uncertain = true;
+        let error = sender.try_send(b"no time", Duration::ZERO).unwrap_err();
+        assert!(!error.may_have_arrived() && sender.uncertain, "{error}");
+        sender.try_send(b"a call", LONG).unwrap();
+        assert!(!sender.uncertain && sender.here.is_none());
+        assert_eq!(&*mailbox.receive().unwrap(), b"a call");
     }
 
     #[test]

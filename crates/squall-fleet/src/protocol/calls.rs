@@ -85,6 +85,15 @@ struct ClientSession {
     used_at: Time,
 }
 
+impl ClientSession {
+    /// Returns the lowest number without a result, and the open numbers from there on, as bits.
+    fn low_and_open(&self) -> (u64, u64) {
+        let low = self.open.first().copied().unwrap_or(self.next);
+        let window = self.open.range(low..low + WINDOW);
+        (low, window.fold(0, |bits, number| bits | 1 << (number - low)))
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Client {
     random: Random,
@@ -340,12 +349,17 @@ impl Client {
             }
         };
         call.sent = Some(sent);
-        let low = session.open.first().copied().unwrap_or(session.next);
+        let (low, open) = match sent.session == session_id {
+            true => session.low_and_open(),
+            // The session was lost, and only the server's answer to this call can tell its fate.
+            false => (0, u64::MAX),
+        };
         let body = Body::Call {
             key,
             session: sent.session,
             number: sent.number,
             low,
+            open,
             method: call.method,
             body: call.body.clone(),
         };

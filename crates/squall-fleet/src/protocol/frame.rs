@@ -13,7 +13,7 @@ use super::{NodeId, Time};
 use serde::{Deserialize, Serialize};
 
 /// The version of the format. Nodes drop frames of other versions.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// The place of a change in the sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -140,12 +140,14 @@ pub(crate) enum Body {
         nonce: u64,
         session: Result<u64, Answer>,
     },
-    /// A call. The client has the results of all calls of the session before `low`.
+    /// A call. All calls of the session before `low` have ended for the client. Of the next ones, those
+    /// without a bit in `open` have ended too. Its lowest bit stands for `low`.
     Call {
         key: Key,
         session: u64,
         number: u64,
         low: u64,
+        open: u64,
         method: u64,
         body: Vec<u8>,
     },

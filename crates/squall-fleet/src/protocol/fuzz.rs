@@ -255,9 +255,9 @@ fn bodies(number: u64) -> Vec<Body> {
             all.push(Body::Open { key, nonce: number });
             all.push(Body::Opened { key, nonce: number, session: Ok(number) });
             all.push(Body::Opened { key, nonce: number, session: Err(Answer::NoSession { known: true }) });
-            for low in [0, number] {
+            for (low, open) in [(0, 0), (0, number), (number, 0), (small.into(), u64::MAX)] {
                 let body = vec![0; 3];
-                all.push(Body::Call { key, session: number, number, low, method: number, body });
+                all.push(Body::Call { key, session: number, number, low, open, method: number, body });
             }
         }
         for (piece, pieces) in [(0, 0), (0, small), (small, small), (small, 0)] {
@@ -404,7 +404,7 @@ fn no_answer_holds_the_result_of_another_client() {
                     let name = "/fleet".parse::<Name>().unwrap().alias();
                     let key = Key { name, part: Part::Shard(random.below(3) as u32) };
                     let (session, number) = (random.next() >> random.below(64), random.below(3));
-                    let body = Body::Call { key, session, number, low: 0, method: 1, body: vec![1] };
+                    let body = Body::Call { key, session, number, low: 0, open: 0, method: 1, body: vec![1] };
                     bytes = cluster.frame(from, node, body);
                 }
             }

@@ -44,6 +44,8 @@ pub(crate) enum Guard {
     Remembered,
     /// A session refuses numbers below those that the client has results of.
     LowNumbers,
+    /// A session refuses calls that the client has given up.
+    EndedCalls,
     /// A refusal is certain only for the first attempt.
     FirstAttempt,
     /// A shard moves only in the epoch of its handover.
@@ -88,6 +90,7 @@ impl Guard {
         Guard::SessionsTravel,
         Guard::Remembered,
         Guard::LowNumbers,
+        Guard::EndedCalls,
         Guard::FirstAttempt,
         Guard::EpochOfMove,
         Guard::EpochOfBirth,

@@ -23,6 +23,8 @@ mod group;
 mod guard;
 mod location;
 mod name;
+#[cfg(test)]
+mod order_tests;
 mod serving;
 #[cfg(test)]
 mod sim;

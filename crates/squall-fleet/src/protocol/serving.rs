@@ -10,6 +10,8 @@
 //!   the room, and each further one half of the rest.
 //! - I6. Room is made at the cost of the client with the most sessions. It is asked to end those that it has
 //!   not used for the longest time. It ends only sessions of which it has all results.
+//! - I7. A call that its client has given up does not begin once a later call of its session has arrived. So
+//!   a late copy of a frame never passes the next call of the same caller.
 //!
 //! Not promised: the results of a client that is cut off for `QUIET`, while it has the most sessions and
 //! there is no room. It is told that its calls may have run.
@@ -53,6 +55,8 @@ pub(crate) struct Session {
     low: u64,
     /// Calls that run, without a value, and results.
     calls: BTreeMap<u64, Option<Answer>>,
+    /// Calls that have ended for the client, with a result or without one. Bit i stands for `low + i` (I7).
+    ended: u64,
     #[serde(skip)]
     used_at: Time,
 }
@@ -61,6 +65,26 @@ impl Session {
     fn is_running(&self) -> bool {
         self.calls.values().any(Option::is_none)
     }
+
+    /// Notes that all calls before `low` have ended for the client.
+    fn raise_low(&mut self, low: u64) {
+        if low > self.low {
+            self.ended = shifted(self.ended, low - self.low);
+            self.low = low;
+            // A call that runs stays until it ends.
+            self.calls.retain(|number, answer| *number >= low || answer.is_none());
+        }
+    }
+
+    /// Returns whether a call has ended for the client, though `low` does not tell so.
+    fn has_ended(&self, number: u64) -> bool {
+        number >= self.low && shifted(self.ended, number - self.low) & 1 != 0
+    }
+}
+
+/// Shifts bits to the right, also by more than there are.
+fn shifted(bits: u64, by: u64) -> u64 {
+    if by < u64::from(u64::BITS) { bits >> by } else { 0 }
 }
 
 /// A call that runs.
@@ -191,7 +215,7 @@ impl Serving {
             self.refused += 1;
             return Err(Answer::Busy);
         }
-        let session = Session { client, nonce, key, low: 0, calls: BTreeMap::new(), used_at: now };
+        let session = Session { client, nonce, key, low: 0, calls: BTreeMap::new(), ended: 0, used_at: now };
         self.insert(fresh, session);
         Ok(fresh)
     }
@@ -249,6 +273,18 @@ impl Serving {
         }
     }
 
+    /// Notes the calls of a session that have ended for the client, as the frame of a later call tells (I7).
+    /// Bit i of `open` stands for the number `low + i`.
+    pub(crate) fn note_ended(&mut self, key: Key, session: u64, number: u64, low: u64, open: u64) {
+        let Some(session) = self.sessions.get_mut(&session).filter(|session| session.key == key) else {
+            return;
+        };
+        session.raise_low(low);
+        // The client gives numbers in their order, so it has begun all calls before this one.
+        let begun = shifted(u64::MAX, u64::from(u64::BITS).saturating_sub(number.saturating_sub(low)));
+        session.ended |= shifted(!open & begun, session.low - low);
+    }
+
     /// Decides about a call of a service that this node serves now (I1, I3).
     pub(crate) fn arrive(
         &mut self,
@@ -272,15 +308,12 @@ impl Serving {
             session.client = from;
         }
         session.used_at = now;
-        if low > session.low {
-            session.low = low;
-            // A call that runs stays until it ends.
-            session.calls.retain(|number, answer| *number >= low || answer.is_none());
-        }
+        session.raise_low(low);
         match session.calls.get(&number) {
             Some(_) if Guard::Remembered.is_removed() => {}
             Some(Some(answer)) => return Arrived::Answer(answer.clone()),
             Some(None) => return Arrived::Ignore,
+            None if Guard::EndedCalls.and(session.has_ended(number)) => return Arrived::Ignore,
             None if Guard::LowNumbers.and(number < session.low) => return Arrived::Ignore,
             None if number >= session.low.saturating_add(WINDOW) || full => {
                 self.refused += 1;

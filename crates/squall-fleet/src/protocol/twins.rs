@@ -82,5 +82,7 @@ fn each_safeguard_is_missed_in_its_scene() {
         assert!(found.contains(scene.violation), "without {guard:?}, its scene ends with {found:?}");
     }
     let missed = TWINS.iter().map(|(guard, _)| *guard).chain(SCENES.iter().map(|scene| scene.guard));
+    // The simulator knows no order of calls, so `order_tests` has the script.
+    let missed = missed.chain([Guard::EndedCalls]);
     assert_eq!(missed.collect::<BTreeSet<_>>(), Guard::ALL.iter().copied().collect());
 }

@@ -548,8 +548,8 @@ impl Core {
                 let (client, mut names) = self.client_and_names();
                 client.opened(now, key, nonce, session, &mut names);
             }
-            Body::Call { key, session, number, low, method, body } => {
-                self.receive_call(now, from, key, session, number, low, method, body);
+            Body::Call { key, session, number, low, open, method, body } => {
+                self.receive_call(now, from, key, session, number, (low, open), method, body);
             }
             Body::Answered { session, number, answer } => {
                 let (client, mut names) = self.client_and_names();
@@ -626,12 +626,15 @@ impl Core {
         key: Key,
         session: u64,
         number: u64,
-        low: u64,
+        (low, open): (u64, u64),
         method: u64,
         body: Vec<u8>,
     ) {
         let arrived = match self.serves(now, key) {
-            true => self.serving.arrive(now, from, key, session, number, low),
+            true => {
+                self.serving.note_ended(key, session, number, low, open);
+                self.serving.arrive(now, from, key, session, number, low)
+            }
             false => Arrived::Answer(Answer::NotHere),
         };
         match arrived {
