@@ -368,6 +368,9 @@ impl Capabilities {
 
     /// Adds a capability that another mailbox has, or had. Its holders can then send to this one, too.
     ///
+    /// A mailbox can also have its own capability again after its removal. A [`Sender`] from before the
+    /// removal stays refused: make another one.
+    ///
     /// A mailbox that takes over from another one needs its capabilities: see
     /// [`Node::serve_mailbox`](crate::Node::serve_mailbox).
     ///

@@ -313,15 +313,24 @@ impl NamedSender {
         mailbox: &ServedMailbox,
         message: &[u8],
     ) -> Result<(), NamedSendError> {
-        if self.here.as_ref().is_none_or(|(number, _)| *number != service) {
-            self.here = match Sender::in_order(mailbox.post.clone(), self.capability) {
-                Ok(sender) => Some((service, sender)),
+        if let Some((number, sender)) = &self.here
+            && *number == service
+        {
+            match sender.send(message) {
+                Ok(()) => return Ok(()),
+                // The lane is closed. A capability that was added again has another one.
+                Err(SendError::Permissions { .. }) => {}
                 Err(error) => return self.refused_here(mailbox, error),
-            };
+            }
         }
-        let Some((_, sender)) = &self.here else { return Ok(()) };
-        match sender.send(message) {
-            Ok(()) => Ok(()),
+        self.here = None;
+        let sent = Sender::in_order(mailbox.post.clone(), self.capability)
+            .and_then(|sender| sender.send(message).map(|()| sender));
+        match sent {
+            Ok(sender) => {
+                self.here = Some((service, sender));
+                Ok(())
+            }
             Err(error) => self.refused_here(mailbox, error),
         }
     }
@@ -543,6 +552,34 @@ mod tests {
         sender.try_send(b"a call", LONG).unwrap();
         assert!(!sender.uncertain && sender.here.is_none());
         assert_eq!(&*mailbox.receive().unwrap(), b"a call");
+    }
+
+    #[test]
+    fn a_capability_that_is_added_again_opens_the_straight_way_again() {
+        let (node, root) = node();
+        let name: Name = "/log".parse().unwrap();
+        let mut mailbox = Mailbox::new();
+        let capabilities = mailbox.capabilities();
+        let key = mailbox.add_labelled(1).unwrap();
+        let mut sender = node.sender(&name, key);
+        node.serve_mailbox(&name, &root, NameOptions::new(), &capabilities).unwrap();
+        for label in 1..4 {
+            sender.try_send(b"x", LONG).unwrap();
+            assert_eq!(mailbox.receive().unwrap().label(), label);
+            assert!(capabilities.remove(key));
+            let refused = NamedSendError::Permissions { name: name.clone() };
+            // The lane is closed, and then there is none.
+            for _ in 0..2 {
+                assert_eq!(sender.try_send(b"x", LONG), Err(refused.clone()));
+            }
+            capabilities.add_existing(key, label + 1).unwrap();
+            sender.try_send(b"x", LONG).unwrap();
+            assert!(mailbox.receive().is_some());
+            assert!(capabilities.remove(key));
+            // The sender has not tried in between.
+            capabilities.add_existing(key, label + 1).unwrap();
+        }
+        assert_eq!(node.0.workers.threads(), 0);
     }
 
     #[test]
