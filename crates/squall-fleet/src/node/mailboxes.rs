@@ -126,7 +126,8 @@ impl Node {
     ///
     /// A mailbox moves to another node in four steps. End its service; end the mailbox, which returns the
     /// messages that wait; make a mailbox with [the same capabilities](Capabilities::add_existing) there, and
-    /// send it these messages; serve it under the name. Senders find it by themselves.
+    /// send it these messages; serve it under the name. Senders find it by themselves. The fate of a message
+    /// that is under way at the move may stay unknown to its sender.
     ///
     /// # Errors
     /// [`RequestError`].
@@ -176,8 +177,11 @@ impl Node {
 
 /// Sends messages to the mailbox of a name, on this node or another one.
 ///
-/// Messages of one sender arrive in their order. It finds the mailbox again after a move or a death. A clone
-/// is another sender, without an order between the two.
+/// Messages of one sender arrive in their order. A clone is another sender, without an order between the two.
+///
+/// The sender finds the mailbox again after a move or a death. The message that is under way then may end as
+/// [`Unknown`](NamedSendError::Unknown) with [`Fate::ServerLost`]. It is not sent again, since the mailbox
+/// may have it.
 ///
 /// Of several mailboxes under a name it prefers the nearest ones. If they are stateless, it spreads its
 /// messages over equally near ones. Each message then needs the same capability at each of them.
@@ -264,12 +268,13 @@ impl NamedSender {
     }
 
     async fn carry(&mut self, message: &[u8], limit: Duration) -> Result<(), NamedSendError> {
+        // The child of a fork has no thread that would end the call.
+        if forked() {
+            return Err(self.not_sent(Fate::Closed));
+        }
         if self.pending.is_some() {
             // The call ends by its own limit (I1).
             let _ = self.called().await;
-        }
-        if forked() {
-            return Err(self.not_sent(Fate::Closed));
         }
         if !self.uncertain
             && let Some((service, mailbox)) = self.driver.mailbox_here(self.name.alias())
