@@ -132,11 +132,16 @@ impl Drop for RunsShard {
 
 /// Work after the lock.
 enum Deed {
-    Send { to: String, frame: Vec<u8> },
+    Send {
+        to: String,
+        frame: Vec<u8>,
+    },
     Complete(Giver<Result<Vec<u8>>>, Result<Vec<u8>>),
     Decide(Giver<Result<(), Refusal>>, Result<(), Refusal>),
     Show(Giver<(Option<NodeId>, Directory)>, (Option<NodeId>, Directory)),
     Look(Giver<NodeFigures>, NodeFigures),
+    /// Drops a service, which is the program's code (I2).
+    Forget(Kind),
 }
 
 impl State {
@@ -144,12 +149,22 @@ impl State {
         self.last_ticket += 1;
         self.last_ticket
     }
-}
 
-impl State {
     /// Returns a service of this node.
     pub(super) fn service(&self, number: u64) -> Option<&Kind> {
         self.services.get(&number)
+    }
+
+    /// Removes a service that has lost its name. A fleet stays, since it still gives its shards away.
+    fn forget(&mut self, number: u64) -> Option<Kind> {
+        let stays = matches!(self.services.get(&number), Some(Kind::Sharded(_)));
+        if stays { None } else { self.services.remove(&number) }
+    }
+
+    /// Returns the number of services.
+    #[cfg(test)]
+    pub(super) fn services(&self) -> usize {
+        self.services.len()
     }
 }
 
@@ -225,6 +240,7 @@ impl Driver {
                 Deed::Decide(giver, outcome) => giver.give(outcome),
                 Deed::Show(giver, shown) => giver.give(shown),
                 Deed::Look(giver, figures) => giver.give(figures),
+                Deed::Forget(service) => drop(service),
             }
         }
         result
@@ -278,6 +294,7 @@ impl Driver {
                     deeds.push(Deed::Decide(giver, outcome));
                 }
             }
+            Output::Forget { service } => deeds.extend(state.forget(service).map(Deed::Forget)),
             Output::Shown { leader, directory } => {
                 for (_, giver) in state.shows.drain() {
                     deeds.push(Deed::Show(giver, (leader, directory.clone())));

@@ -276,10 +276,11 @@ impl NamedSender {
             // The call ends by its own limit (I1).
             let _ = self.called().await;
         }
-        if !self.uncertain
-            && let Some((service, mailbox)) = self.driver.mailbox_here(self.name.alias())
-        {
-            return self.send_here(service, &mailbox, message);
+        let here = if self.uncertain { None } else { self.driver.mailbox_here(self.name.alias()) };
+        match here {
+            Some((service, mailbox)) => return self.send_here(service, &mailbox, message),
+            // Keeps no mailbox alive that has moved.
+            None => self.here = None,
         }
         let body = [&self.capability.to_bytes(), message].concat();
         self.pending = Some(self.driver.call(route(&self.name, None, false), DELIVER, body, limit));
@@ -585,6 +586,52 @@ mod tests {
             capabilities.add_existing(key, label + 1).unwrap();
         }
         assert_eq!(node.0.workers.threads(), 0);
+    }
+
+    #[test]
+    fn a_node_forgets_a_mailbox_that_has_lost_its_name() {
+        let (node, root) = node();
+        let name: Name = "/log".parse().unwrap();
+        for is_dropped in [false, true] {
+            let mailbox = Mailbox::new();
+            let capabilities = mailbox.capabilities();
+            let post = PostArc::downgrade(capabilities.post());
+            let mut sender = node.sender(&name, mailbox.add_capability().unwrap());
+            let served = node.serve_mailbox(&name, &root, NameOptions::new(), &capabilities).unwrap();
+            drop(capabilities);
+            sender.try_send(b"x", LONG).unwrap();
+            assert_eq!(node.0.state().services(), 1);
+            drop(mailbox);
+            if is_dropped {
+                assert_eq!(sender.try_send(b"x", LONG), Err(NamedSendError::Ended { name: name.clone() }));
+            } else {
+                node.end_service(&served).unwrap();
+            }
+            while node.0.state().services() > 0 {
+                thread::yield_now();
+            }
+            assert!(sender.try_send(b"x", Duration::ZERO).is_err());
+            assert!(post.upgrade().is_none());
+        }
+    }
+
+    #[test]
+    fn a_node_forgets_a_mailbox_whose_name_another_node_has_ended() {
+        let (network, key) = (LocalNetwork::new(), GroupKey::random());
+        let (node, root) = NodeBuilder::new(key).found(network.bind("a").unwrap(), &[]).unwrap();
+        let other = NodeBuilder::new(key).join(network.bind("b").unwrap(), &["local/a"]).unwrap();
+        other.wait_joined(LONG).unwrap();
+        let mailbox = Mailbox::new();
+        let capabilities = mailbox.capabilities();
+        let name: Name = "/log".parse().unwrap();
+        for _ in 0..2 {
+            let served = node.serve_mailbox(&name, &root, NameOptions::new(), &capabilities).unwrap();
+            assert_eq!(node.0.state().services(), 1);
+            other.end_service(&served).unwrap();
+            while node.0.state().services() > 0 {
+                thread::yield_now();
+            }
+        }
     }
 
     #[test]

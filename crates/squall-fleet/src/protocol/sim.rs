@@ -320,7 +320,11 @@ impl World {
                     }
                     self.called(node, call, result);
                 }
-                Output::Requested { .. } | Output::Joined | Output::Shown { .. } | Output::Looked { .. } => {}
+                Output::Requested { .. }
+                | Output::Joined
+                | Output::Shown { .. }
+                | Output::Looked { .. }
+                | Output::Forget { .. } => {}
                 Output::Left => self.nodes[node].left = true,
             }
         }

@@ -22,7 +22,7 @@ use super::frame::{Body, Frame, Position, State};
 use super::group::{ENDPOINT_BYTES_MAX, Group, Timing};
 use super::guard::Guard;
 use super::location::Location;
-use super::name::{NameAlias, NameCapability};
+use super::name::NameAlias;
 use super::serving::{self, Arrived, Handover, Serving};
 use super::{AGAIN, LARGEST_BODY, NodeId, Random, Refusal, RunId, Time};
 use std::collections::VecDeque;
@@ -75,6 +75,8 @@ pub(crate) struct Core {
     /// Its earlier numbers.
     past: Vec<NodeId>,
     registrations: Vec<Registration>,
+    /// Services that give their names up: keys and numbers.
+    ending: Vec<(u128, u64)>,
     /// When services that lost their names are registered again.
     register_at: Time,
     requests: VecDeque<(Option<u64>, Request)>,
@@ -109,6 +111,7 @@ impl Core {
             was_member: false,
             past: Vec::new(),
             registrations: Vec::new(),
+            ending: Vec::new(),
             register_at: 0,
             requests: VecDeque::new(),
             pending: None,
@@ -190,7 +193,7 @@ impl Core {
     /// Makes a request once.
     pub(crate) fn request(&mut self, now: Time, ticket: u64, request: Request) {
         if let Request::Unregister { capability } = &request {
-            self.registrations.retain(|kept| kept.key != capability.key);
+            self.give_up(capability.key);
         }
         self.requests.push_back((Some(ticket), request));
         self.finish(now);
@@ -228,7 +231,7 @@ impl Core {
         self.finish(now);
     }
 
-    /// Notes the result of a call that a service has run. Without a result, the service dropped it.
+    /// Notes the result of a call. Without one, the service dropped the call.
     pub(crate) fn completed(&mut self, now: Time, run: RunId, result: Option<Vec<u8>>) {
         let answer = match result {
             Some(bytes) if bytes.len() > LARGEST_BODY => Answer::TooLarge,
@@ -284,13 +287,6 @@ impl Core {
             handover.bytes = None;
             handover.send_at = now + self.options.timing.lease;
         }
-        self.finish(now);
-    }
-
-    /// Ends a registration without a caller: it was not answered in time.
-    pub(crate) fn withdraw(&mut self, now: Time, capability: NameCapability) {
-        self.registrations.retain(|kept| kept.key != capability.key);
-        self.requests.push_back((None, Request::Unregister { capability }));
         self.finish(now);
     }
 
@@ -630,12 +626,11 @@ impl Core {
         method: u64,
         body: Vec<u8>,
     ) {
-        let arrived = match self.serves(now, key) {
-            true => {
-                self.serving.note_ended(key, session, number, low, open);
-                self.serving.arrive(now, from, key, session, number, low)
-            }
-            false => Arrived::Answer(Answer::NotHere),
+        let arrived = if self.serves(now, key) {
+            self.serving.note_ended(key, session, number, low, open);
+            self.serving.arrive(now, from, key, session, number, low)
+        } else {
+            Arrived::Answer(Answer::NotHere)
         };
         match arrived {
             Arrived::Ignore => {}
@@ -710,6 +705,7 @@ impl Core {
         {
             self.requests.push_front((pending.ticket, pending.request));
         }
+        self.forget_ended(|_| true);
         self.last_number = 0;
         self.settled = Position::default();
         self.was_member = false;

@@ -54,6 +54,10 @@ pub(crate) enum Output {
         ticket: u64,
         outcome: Result<(), Refusal>,
     },
+    /// Forget a service that has lost its name for ever.
+    Forget {
+        service: u64,
+    },
     /// The directory of the group, as a member has it.
     Shown {
         leader: Option<NodeId>,

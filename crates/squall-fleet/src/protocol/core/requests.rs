@@ -3,6 +3,7 @@
 use super::{Core, Output, Pending, Registration};
 use crate::protocol::directory::{Request, Shard};
 use crate::protocol::frame::Body;
+use crate::protocol::name::NameCapability;
 use crate::protocol::{AGAIN, Time, serving};
 
 impl Core {
@@ -22,6 +23,9 @@ impl Core {
                         Some(_) => self.registrations.retain(|kept| kept.key != key),
                         None => self.register_at = now + self.options.timing.lease,
                     }
+                }
+                if let Request::Unregister { capability } = &request {
+                    self.forget_ended(|key| key == capability.key);
                 }
                 if let Some(ticket) = ticket {
                     self.outputs.push_back(Output::Requested { ticket, outcome });
@@ -44,6 +48,25 @@ impl Core {
         {
             self.send(leader, Body::Propose { number, request });
         }
+    }
+
+    /// Ends a registration without a caller: it was not answered in time.
+    pub(crate) fn withdraw(&mut self, now: Time, capability: NameCapability) {
+        self.give_up(capability.key);
+        self.requests.push_back((None, Request::Unregister { capability }));
+        self.finish(now);
+    }
+
+    /// Registers a service no more. Its number is kept until the directory has dropped its name.
+    pub(super) fn give_up(&mut self, key: u128) {
+        let ended = self.registrations.extract_if(.., |kept| kept.key == key);
+        self.ending.extend(ended.map(|kept| (key, kept.service)));
+    }
+
+    /// Forgets services after the directory has dropped their names, also with the whole node.
+    pub(super) fn forget_ended(&mut self, is_dropped: impl Fn(u128) -> bool) {
+        let ended = self.ending.extract_if(.., |(key, _)| is_dropped(*key));
+        self.outputs.extend(ended.map(|(_, service)| Output::Forget { service }));
     }
 
     /// Returns whether the request has an outcome that its caller does not know yet.
@@ -108,7 +131,9 @@ impl Core {
         };
         let me = self.group.me;
         // A service that was registered and is gone was ended with its capability.
-        self.registrations.retain(|kept| registered(kept) || kept.seen != Some(me));
+        let is_over = |kept: &mut Registration| !registered(kept) && kept.seen == Some(me);
+        let over = self.registrations.extract_if(.., is_over);
+        self.outputs.extend(over.map(|kept| Output::Forget { service: kept.service }));
         for kept in self.registrations.iter_mut().filter(|kept| registered(kept)) {
             kept.seen = Some(me);
         }
