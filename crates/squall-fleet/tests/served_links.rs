@@ -380,6 +380,22 @@ fn replies_wait_for_a_slow_peer_and_hold_up_no_other_link() {
 }
 
 #[test]
+fn a_dispatcher_takes_the_message_that_a_wait_has_found_before_the_link_was_added() {
+    let mut dispatcher = Dispatcher::new();
+    let (mut link, peer) = pair(4096);
+    (1..=2).for_each(|label| peer.0.send(&message(EVENT, label, 0)).unwrap());
+    link.receiver().wait().block().unwrap();
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let notes = seen.clone();
+    dispatcher.serve(link, Class::External, move |request| {
+        notes.borrow_mut().push(request.method());
+        async {}
+    });
+    assert!(drive(&mut Box::pin(dispatcher.run_async())).is_pending());
+    assert_eq!(*seen.borrow(), [1, 2]);
+}
+
+#[test]
 fn malformed_messages_are_counted_and_a_link_reaches_no_mailbox() {
     let mut dispatcher = Dispatcher::new();
     let (link, peer) = pair(4096);

@@ -178,7 +178,7 @@ pub struct LinkReceiver {
     pub(super) joint: Arc<Joint>,
     reader: Reader,
     buffer: Vec<u8>,
-    /// A wait has found a message, which the next receive returns.
+    /// A wait has found a message, which the next look takes.
     found: bool,
 }
 
@@ -209,8 +209,7 @@ impl LinkReceiver {
     /// time the lane is found empty.
     #[inline]
     pub fn receive(&mut self) -> Result<Option<&[u8]>, LinkError> {
-        let found = std::mem::take(&mut self.found) || self.look()?;
-        Ok(found.then_some(self.buffer.as_slice()))
+        Ok(self.look()?.then_some(self.buffer.as_slice()))
     }
 
     /// Returns a wait for the next message: a future, with forms that block the thread. After it ends,
@@ -236,9 +235,13 @@ impl LinkReceiver {
         LinkWait::new(self)
     }
 
-    /// Copies the next message to the buffer, if there is one.
+    /// Takes the next message, if there is one: the one that a wait has found, or a new one. It is in the
+    /// buffer.
     #[inline]
     pub(crate) fn look(&mut self) -> Result<bool, LinkError> {
+        if std::mem::take(&mut self.found) {
+            return Ok(true);
+        }
         let joint = &*self.joint;
         if fork::forked() || joint.is_broken() {
             return Err(self.why());
@@ -262,7 +265,7 @@ impl LinkReceiver {
         &self.buffer
     }
 
-    /// Looks, and keeps a message for the next receive.
+    /// Looks, and keeps a message for the next look.
     pub(super) fn find(&mut self) -> Result<bool, LinkError> {
         self.found = self.found || self.look()?;
         Ok(self.found)
@@ -287,7 +290,7 @@ impl LinkReceiver {
         self.joint.set_task(Some(waker.clone()));
         // The end of the link takes the waker after it has changed the state, under the same lock. So it
         // finds this waker, or this thread finds the state.
-        self.reader.ask(&self.joint.inbound()) && !self.joint.has_ended()
+        !self.found && self.reader.ask(&self.joint.inbound()) && !self.joint.has_ended()
     }
 }
 
