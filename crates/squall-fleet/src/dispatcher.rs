@@ -516,45 +516,53 @@ impl Dispatcher {
             if class < lowest || class > highest || !self.may_receive(class) {
                 continue;
             }
-            let refuses = self.refuses(class);
-            let source = &mut self.sources[place];
-            let Some(message) = source.inlet.receive() else { continue };
-            let Some(Asked { reply_to, method, token, key, body }) = request_of(&message) else {
-                self.core.note_malformed();
-                return true;
-            };
-            if let (Some(key), Some(to)) = (key, &reply_to)
-                && !begins(&self.core, key, token, to, message.origin(), !refuses)
-            {
+            if self.receive_from(place) {
+                // The other inlets of this class come before it, also after a message that made no task.
+                let last = self.sources.partition_point(|source| source.class >= class);
+                self.sources[place..last].rotate_left(1);
                 return true;
             }
-            if refuses {
-                if let Some(to) = reply_to {
-                    self.core.send_reply(&to, &Envelope::Failure { token, reason: STOPPED });
-                }
-                return true;
-            }
-            let (core, label, body) = (Rc::downgrade(&self.core), message.label, body.to_vec());
-            self.steps.received(body.len());
-            let counts = self.core.counts.clone();
-            counts.requests[class as usize].set(counts.requests[class as usize].get() + 1);
-            let request = Request { core, method, token, reply_to, key, label, body, class, counts };
-            match source.handlers.get(method) {
-                None => request.refuse(),
-                Some((label, handler)) => {
-                    let begin = || catch_unwind(AssertUnwindSafe(|| handler(request)));
-                    match self.steps.run(label, begin) {
-                        Ok(work) => self.tasks.add(New { work, label, class: Some(class as usize) }),
-                        Err(payload) => self.tasks.panicked(payload),
-                    }
-                }
-            }
-            // The other inlets of this class come before it.
-            let last = self.sources.partition_point(|source| source.class >= class);
-            self.sources[place..last].rotate_left(1);
-            return true;
         }
         false
+    }
+
+    /// Receives the next message of one inlet. Returns false if there is none.
+    fn receive_from(&mut self, place: usize) -> bool {
+        let class = self.sources[place].class;
+        let refuses = self.refuses(class);
+        let source = &mut self.sources[place];
+        let Some(message) = source.inlet.receive() else { return false };
+        let Some(Asked { reply_to, method, token, key, body }) = request_of(&message) else {
+            self.core.note_malformed();
+            return true;
+        };
+        if let (Some(key), Some(to)) = (key, &reply_to)
+            && !begins(&self.core, key, token, to, !refuses)
+        {
+            return true;
+        }
+        if refuses {
+            if let Some(to) = reply_to {
+                self.core.send_reply(&to, &Envelope::Failure { token, reason: STOPPED });
+            }
+            return true;
+        }
+        let (core, label, body) = (Rc::downgrade(&self.core), message.label, body.to_vec());
+        self.steps.received(body.len());
+        let counts = self.core.counts.clone();
+        counts.requests[class as usize].set(counts.requests[class as usize].get() + 1);
+        let request = Request { core, method, token, reply_to, key, label, body, class, counts };
+        match source.handlers.get(method) {
+            None => request.refuse(),
+            Some((label, handler)) => {
+                let begin = || catch_unwind(AssertUnwindSafe(|| handler(request)));
+                match self.steps.run(label, begin) {
+                    Ok(work) => self.tasks.add(New { work, label, class: Some(class as usize) }),
+                    Err(payload) => self.tasks.panicked(payload),
+                }
+            }
+        }
+        true
     }
 
     /// Runs the idle work, if it was woken or something else happened.

@@ -396,6 +396,28 @@ fn a_dispatcher_takes_the_message_that_a_wait_has_found_before_the_link_was_adde
 }
 
 #[test]
+fn a_flood_of_malformed_messages_holds_up_no_other_link() {
+    const FLOOD: u64 = 200;
+    let mut dispatcher = Dispatcher::new();
+    // Links of the same class, each with a port of its own.
+    let ((flooding, flood), (link, peer)) = (pair(64 << 10), pair(4096));
+    (0..FLOOD).for_each(|_| flood.0.send(b"").unwrap());
+    peer.0.send(&message(EVENT, 1, 0)).unwrap();
+    let context = dispatcher.context();
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    dispatcher.serve(flooding, Class::External, |_| async { panic!("a malformed message") });
+    let notes = seen.clone();
+    let counts = dispatcher.context();
+    dispatcher.serve(link, Class::External, move |_| {
+        notes.borrow_mut().push(counts.stats().malformed);
+        async {}
+    });
+    assert!(drive(&mut Box::pin(dispatcher.run_async())).is_pending());
+    assert_eq!(context.stats().malformed, FLOOD);
+    assert!(seen.borrow()[0] <= 2, "{:?}", seen.borrow());
+}
+
+#[test]
 fn malformed_messages_are_counted_and_a_link_reaches_no_mailbox() {
     let mut dispatcher = Dispatcher::new();
     let (link, peer) = pair(4096);
