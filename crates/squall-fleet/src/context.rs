@@ -47,7 +47,7 @@ pub(crate) struct Core {
     /// Replies that wait for room (dispatcher/I5).
     pub(crate) late: RefCell<HashMap<Way, VecDeque<Vec<u8>>>>,
     /// Calls that may be sent again.
-    pub(crate) once: RefCell<Once<ReplyTo>>,
+    pub(crate) once: RefCell<Once<ReplyTo, Way>>,
     pub(crate) replies: RefCell<Mailbox>,
     /// The links by which replies to tasks come.
     #[cfg(all(target_os = "linux", not(miri)))]

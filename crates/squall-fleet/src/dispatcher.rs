@@ -17,15 +17,14 @@
 
 use crate::blocking::Step;
 use crate::call::{NO_FURTHER_SESSION, NO_REPLY, NO_RESULT, NO_SESSION, STOPPED};
-use crate::capability::Alias;
 use crate::context::{Context, Core};
 use crate::envelope::{Envelope, Key};
 use crate::inlet::{Arrived, Inlet, ReplyTo};
 #[cfg(all(target_os = "linux", not(miri)))]
 use crate::links::Look;
 use crate::methods::{Handlers, Methods};
-use crate::once::Origin;
 use crate::once::Step::{Again, Forgotten, Ignore, Run, Unknown};
+use crate::once::random;
 use crate::patience::Patience;
 use crate::replies;
 use crate::request::{Class, Request, send_once};
@@ -642,14 +641,14 @@ fn request_of<'a>(message: &Arrived<'a>) -> Option<Asked<'a>> {
 
 /// Looks a call with a key up (`once.rs`). Returns whether it is one that has not begun, which begins now if
 /// `may_run`. Otherwise the caller has got its answer, or gets it later.
-fn begins(core: &Rc<Core>, key: Key, token: u64, to: &ReplyTo, origin: Origin, may_run: bool) -> bool {
+fn begins(core: &Rc<Core>, key: Key, token: u64, to: &ReplyTo, may_run: bool) -> bool {
     let failed = |reason| core.send_reply(to, &Envelope::Failure { token, reason });
     let now = Instant::now();
     if key.session == 0 {
         if !may_run {
             return true;
         }
-        let opened = core.once.borrow_mut().open(now, origin, random);
+        let opened = core.once.borrow_mut().open(now, to.way(), key.number, random);
         match opened {
             Some(session) => core.send_reply(to, &Envelope::Reply { token, body: &session.to_le_bytes() }),
             None => failed(NO_FURTHER_SESSION),
@@ -665,11 +664,6 @@ fn begins(core: &Rc<Core>, key: Key, token: u64, to: &ReplyTo, origin: Origin, m
         Unknown => failed(NO_SESSION),
     }
     false
-}
-
-/// Returns a number that no process can guess.
-fn random() -> u64 {
-    u64::from_le_bytes(Alias::random().to_bytes()[..8].try_into().expect("8 of 16 bytes"))
 }
 
 impl fmt::Debug for Dispatcher {

@@ -6,9 +6,9 @@
 //! | 8 | the method of a request, or the reason of a failure |
 //! | 8 | the token of the call |
 //! | 32 | of a request of a mailbox: alias and capability of the mailbox for the reply |
-//! | 16 | of a request with a key: its session (0 asks for one), and the number of the call in it |
+//! | 16 | of a request with a key: its session, and the number of the call in it |
 //!
-//! An event is a request without a reply.
+//! An event is a request without a reply. A session of 0 asks for a session. The number is a nonce then.
 //!
 //! Numbers are little-endian. A sender may be hostile, so each field is checked.
 //! Source: Wentzlaff 2012, §3.2.2 and §3.3: a message begins with its type, and carries where the reply goes.

@@ -7,7 +7,6 @@
 //!   waits behind a request.
 
 use crate::envelope::{Address, Destination};
-use crate::once::Origin;
 use crate::{Mailbox, SendError, Sender};
 use std::fmt;
 use std::rc::Rc;
@@ -96,15 +95,6 @@ pub(crate) struct Arrived<'a> {
 }
 
 impl Arrived<'_> {
-    /// Returns the link or the label of the capability by which it came.
-    pub(crate) fn origin(&self) -> Origin {
-        #[cfg(all(target_os = "linux", not(miri)))]
-        if let Some(link) = self.link {
-            return Origin::Link(link.name().number);
-        }
-        Origin::Label(self.label)
-    }
-
     /// Returns the way of the reply, if the message came by a way that has it (I1).
     pub(crate) fn reply_to(&self, asked: Option<Destination>) -> Option<Option<ReplyTo>> {
         #[cfg(all(target_os = "linux", not(miri)))]

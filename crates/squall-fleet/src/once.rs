@@ -11,45 +11,63 @@
 //!   the mailbox, knows it. A call of an unknown session does not run, and its caller learns that its former
 //!   copies may have run.
 //! - I3. A copy of a call that runs moves the way of the reply to the copy: the caller may have a new link.
-//! - I4. A session is forgotten after [`KEPT`] without a call, and never while its call runs. If there are
-//!   [`SESSIONS_MAX`], the origin with most of them loses some that were used least recently. If each origin
-//!   has one, no further one is opened. So a caller that opens sessions without end takes them from itself.
-//! - I5. All kept replies have at most [`BYTES_MAX`] bytes. A reply that does not fit is forgotten: the
-//!   caller learns that the call ran.
+//! - I4. A session is never forgotten while its call runs. It is forgotten [`KEPT`] after its last call. At
+//!   [`SESSIONS_MAX`] sessions, a new one takes the place of the one with the oldest last call.
+//! - I5. All kept replies have at most [`BYTES_MAX`] bytes. A reply that does not fit takes the place of the
+//!   oldest ones. The callers of those learn that the call ran.
+//! - I6. A way opens at most [`QUOTA`] sessions. So a hostile process at one link cannot take all of them.
+//! - I7. Copies of a request for a session carry one nonce, and open one session.
 //!
-//! Not promised: the memory outlives its dispatcher. The fate of a call is then told as uncertain.
-//! Cost: a lookup in a hash map for each call, and a copy of its reply. Calls without a key have none.
+//! Not promised: the memory outlives its dispatcher, or its limits. The fate of a call is then told as
+//! uncertain.
+//! Cost: a lookup in a hash map and an entry of a tree for each call, and a copy of its reply. Calls without
+//! a key have none.
 //! Source: Birrell and Nelson, *Implementing remote procedure calls*, 1984: the last call of each activity.
 
+use crate::Alias;
 use crate::envelope::Key;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 /// The most sessions.
 const SESSIONS_MAX: usize = 4096;
+/// The most sessions that one way opens.
+const QUOTA: usize = 64;
 /// The most bytes of kept replies, over all sessions.
 const BYTES_MAX: usize = 16 << 20;
-/// The most sessions of an origin that are forgotten at a time, to make room.
-const FORGOTTEN: usize = SESSIONS_MAX / 16;
 /// The time for which a session is kept without a call.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// The calls with keys of one dispatcher, with ways of replies of type `W`.
+/// The calls with keys of one dispatcher, with ways of replies of type `W`, which openers of type `O` have
+/// opened.
 #[derive(Debug)]
-pub(crate) struct Once<W> {
-    sessions: HashMap<u64, Session<W>>,
+pub(crate) struct Once<W, O> {
+    sessions: HashMap<u64, Session<W, O>>,
+    /// Sessions without a running call, by their last use.
+    idle: BTreeMap<u64, u64>,
+    /// Those of them with a reply.
+    done: BTreeMap<u64, u64>,
+    /// Sessions by the nonces of the requests that opened them (I7).
+    nonces: HashMap<u64, u64>,
+    /// The number of sessions of each opener (I6).
+    openers: HashMap<O, usize>,
+    /// The last use.
+    uses: u64,
     /// Bytes of kept replies.
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Session<W> {
-    /// The link, or the label of the capability, by which it was opened.
-    origin: Origin,
+struct Session<W, O> {
     /// The last call that began, or 0.
     number: u64,
     state: State<W>,
     used_at: Instant,
+    /// The last use: a key of `idle`, and of `done`.
+    last_use: u64,
+    nonce: u64,
+    opener: O,
 }
 
 #[derive(Debug)]
@@ -62,16 +80,6 @@ enum State<W> {
     Done(Vec<u8>),
     /// The reply was forgotten (I5).
     Forgotten,
-}
-
-/// The way by which requests come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Origin {
-    /// The label of a capability.
-    Label(u64),
-    /// The number of a link.
-    #[cfg_attr(not(all(target_os = "linux", not(miri))), allow(dead_code))]
-    Link(u32),
 }
 
 /// The next step for a call with a key.
@@ -89,68 +97,99 @@ pub(crate) enum Step {
     Unknown,
 }
 
-impl<W> Once<W> {
-    pub(crate) fn new() -> Once<W> {
-        Once { sessions: HashMap::new(), bytes: 0 }
+/// Returns a number that no process can guess.
+pub(crate) fn random() -> u64 {
+    u64::from_le_bytes(Alias::random().to_bytes()[..8].try_into().expect("8 of 16 bytes"))
+}
+
+impl<W, O: Copy + Eq + Hash> Once<W, O> {
+    pub(crate) fn new() -> Once<W, O> {
+        Once {
+            sessions: HashMap::new(),
+            idle: BTreeMap::new(),
+            done: BTreeMap::new(),
+            nonces: HashMap::new(),
+            openers: HashMap::new(),
+            uses: 0,
+            bytes: 0,
+        }
     }
 
-    /// Opens a session. Returns its number, or nothing if there are too many (I4).
-    pub(crate) fn open(&mut self, now: Instant, origin: Origin, random: impl Fn() -> u64) -> Option<u64> {
-        if self.sessions.len() >= SESSIONS_MAX {
-            self.forget_old(now);
+    /// Opens a session, or finds the one that an earlier copy of the request has opened (I7). Returns its
+    /// number. Returns nothing if calls of all sessions run, or the opener has too many (I4, I6).
+    pub(crate) fn open(
+        &mut self,
+        now: Instant,
+        opener: O,
+        nonce: u64,
+        random: impl Fn() -> u64,
+    ) -> Option<u64> {
+        if let Some(session) = self.nonces.get(&nonce) {
+            return Some(*session);
+        }
+        self.forget_old(now);
+        if self.openers.get(&opener).is_some_and(|sessions| *sessions >= QUOTA) {
+            return None;
         }
         if self.sessions.len() >= SESSIONS_MAX {
-            self.forget_some()?;
+            let oldest = self.idle.values().next().copied()?;
+            self.forget(oldest);
         }
         loop {
             // 0 asks for a session.
             let session = random();
             if session != 0 && !self.sessions.contains_key(&session) {
-                let new = Session { origin, number: 0, state: State::New, used_at: now };
+                self.uses += 1;
+                let last_use = self.uses;
+                let new = Session { number: 0, state: State::New, used_at: now, last_use, nonce, opener };
                 self.sessions.insert(session, new);
+                self.idle.insert(last_use, session);
+                self.nonces.insert(nonce, session);
+                *self.openers.entry(opener).or_default() += 1;
                 return Some(session);
             }
         }
     }
 
+    /// Forgets the sessions without a call for [`KEPT`].
     fn forget_old(&mut self, now: Instant) {
-        let bytes = &mut self.bytes;
-        self.sessions.retain(|_, session| {
-            let is_kept = now.saturating_duration_since(session.used_at) < KEPT
-                || matches!(session.state, State::Runs(_));
-            if !is_kept && let State::Done(reply) = &session.state {
-                *bytes -= reply.len();
-            }
-            is_kept
-        });
+        while let Some(oldest) = self.idle.values().next().copied()
+            && self.sessions.get(&oldest).is_some_and(|session| is_old(session.used_at, now))
+        {
+            self.forget(oldest);
+        }
     }
 
-    /// Forgets the sessions that were used least recently, of the origin with most of them, if it has several
-    /// (I4). Forgets many at a time, so that a further session costs little.
-    fn forget_some(&mut self) -> Option<()> {
-        let mut counts: HashMap<Origin, usize> = HashMap::new();
-        self.sessions.values().for_each(|session| *counts.entry(session.origin).or_default() += 1);
-        let (origin, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-        let of_origin = self.sessions.iter().filter(|(_, session)| session.origin == origin);
-        let idle = of_origin.filter(|(_, session)| !matches!(session.state, State::Runs(_)));
-        let mut idle: Vec<(Instant, u64)> =
-            idle.map(|(number, session)| (session.used_at, *number)).collect();
-        idle.sort_unstable();
-        // One stays.
-        idle.truncate(FORGOTTEN.min(count - 1));
-        for (_, number) in &idle {
-            if let Some(Session { state: State::Done(reply), .. }) = self.sessions.remove(number) {
-                self.bytes -= reply.len();
+    /// Forgets a session.
+    fn forget(&mut self, number: u64) {
+        let Some(session) = self.sessions.remove(&number) else { return };
+        self.idle.remove(&session.last_use);
+        self.nonces.remove(&session.nonce);
+        if let State::Done(reply) = &session.state {
+            self.bytes -= reply.len();
+            self.done.remove(&session.last_use);
+        }
+        if let Some(sessions) = self.openers.get_mut(&session.opener) {
+            *sessions -= 1;
+            if *sessions == 0 {
+                self.openers.remove(&session.opener);
             }
         }
-        (!idle.is_empty()).then_some(())
     }
 
     /// Returns the next step for a call. `may_run` is false if the server begins no call now: the step is
     /// [`Run`](Step::Run), but the call is not noted.
     pub(crate) fn arrive(&mut self, now: Instant, key: Key, way: Option<W>, may_run: bool) -> Step {
-        let Some(session) = self.sessions.get_mut(&key.session) else { return Step::Unknown };
+        let Once { sessions, idle, done, uses, bytes, .. } = self;
+        let Some(session) = sessions.get_mut(&key.session) else { return Step::Unknown };
         session.used_at = now;
+        *uses += 1;
+        let before = std::mem::replace(&mut session.last_use, *uses);
+        for order in [&mut *idle, &mut *done] {
+            if order.remove(&before).is_some() {
+                order.insert(*uses, key.session);
+            }
+        }
         if key.number < session.number || key.number == 0 {
             return Step::Ignore;
         }
@@ -168,8 +207,10 @@ impl<W> Once<W> {
         if may_run {
             // The caller has the reply of the call before, or has given it up.
             if let State::Done(reply) = &session.state {
-                self.bytes -= reply.len();
+                *bytes -= reply.len();
+                done.remove(uses);
             }
+            idle.remove(uses);
             session.number = key.number;
             session.state = State::Runs(way);
         }
@@ -177,7 +218,7 @@ impl<W> Once<W> {
     }
 
     /// Ends a call: keeps its reply. Returns the way to send it, if the caller still waits for it.
-    pub(crate) fn end(&mut self, key: Key, reply: &[u8]) -> Option<W> {
+    pub(crate) fn end(&mut self, now: Instant, key: Key, reply: &[u8]) -> Option<W> {
         let session = self.sessions.get_mut(&key.session)?;
         // A later call has taken its place.
         if session.number != key.number {
@@ -185,14 +226,39 @@ impl<W> Once<W> {
         }
         let State::Runs(way) = &mut session.state else { return None };
         let way = way.take();
-        let fits = self.bytes + reply.len() <= BYTES_MAX;
-        session.state = match fits {
-            true => State::Done(reply.to_vec()),
-            false => State::Forgotten,
-        };
-        self.bytes += if fits { reply.len() } else { 0 };
+        session.state = State::Forgotten;
+        session.used_at = now;
+        self.uses += 1;
+        session.last_use = self.uses;
+        self.idle.insert(self.uses, key.session);
+        self.forget_old(now);
+        if reply.len() <= BYTES_MAX {
+            self.make_room(reply.len());
+            if let Some(session) = self.sessions.get_mut(&key.session) {
+                session.state = State::Done(reply.to_vec());
+                self.done.insert(session.last_use, key.session);
+                self.bytes += reply.len();
+            }
+        }
         way
     }
+
+    /// Forgets the oldest replies until there is room for so many bytes (I5).
+    fn make_room(&mut self, bytes: usize) {
+        while self.bytes + bytes > BYTES_MAX
+            && let Some((_, oldest)) = self.done.pop_first()
+        {
+            if let Some(session) = self.sessions.get_mut(&oldest)
+                && let State::Done(reply) = std::mem::replace(&mut session.state, State::Forgotten)
+            {
+                self.bytes -= reply.len();
+            }
+        }
+    }
+}
+
+fn is_old(used_at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(used_at) >= KEPT
 }
 
 #[cfg(test)]
@@ -212,19 +278,19 @@ mod tests {
     #[test]
     fn a_copy_waits_for_the_first_one_or_gets_its_reply() {
         let (now, mut once) = (Instant::now(), Once::new());
-        let session = once.open(now, Origin::Label(0), numbers()).unwrap();
+        let session = once.open(now, 1_u32, 1, numbers()).unwrap();
         assert_eq!(session, 1, "0 is no session");
         assert_eq!(once.arrive(now, key(session, 1), Some('a'), true), Step::Run);
         assert_eq!(once.arrive(now, key(session, 1), Some('b'), true), Step::Ignore);
-        assert_eq!(once.end(key(session, 1), b"one"), Some('b'), "the reply goes to the copy");
-        assert_eq!(once.end(key(session, 1), b"one"), None);
+        assert_eq!(once.end(now, key(session, 1), b"one"), Some('b'), "the reply goes to the copy");
+        assert_eq!(once.end(now, key(session, 1), b"one"), None);
         assert_eq!(once.arrive(now, key(session, 1), Some('c'), true), Step::Again(b"one".into()));
         assert_eq!(once.arrive(now, key(session, 2), Some('d'), true), Step::Run);
         assert_eq!(once.arrive(now, key(session, 1), Some('e'), true), Step::Ignore);
         // The caller gives the second call up, and makes a third one.
         assert_eq!(once.arrive(now, key(session, 3), Some('f'), true), Step::Run);
-        assert_eq!(once.end(key(session, 2), b"two"), None);
-        assert_eq!(once.end(key(session, 3), b"three"), Some('f'));
+        assert_eq!(once.end(now, key(session, 2), b"two"), None);
+        assert_eq!(once.end(now, key(session, 3), b"three"), Some('f'));
         assert_eq!(once.bytes, 5);
         assert_eq!(once.arrive(now, key(7, 1), Some('g'), true), Step::Unknown);
         assert_eq!(once.arrive(now, key(session, 0), Some('g'), true), Step::Ignore);
@@ -233,58 +299,115 @@ mod tests {
     #[test]
     fn a_call_that_may_not_begin_is_not_noted() {
         let (now, mut once) = (Instant::now(), Once::new());
-        let session = once.open(now, Origin::Label(0), numbers()).unwrap();
+        let session = once.open(now, 1_u32, 1, numbers()).unwrap();
         assert_eq!(once.arrive(now, key(session, 1), Some(1), false), Step::Run);
         assert_eq!(once.arrive(now, key(session, 1), Some(2), true), Step::Run);
         assert_eq!(once.arrive(now, key(session, 1), Some(3), false), Step::Ignore);
-        assert_eq!(once.end(key(session, 1), b"x"), Some(3));
+        assert_eq!(once.end(now, key(session, 1), b"x"), Some(3));
         assert_eq!(once.arrive(now, key(session, 1), Some(4), false), Step::Again(b"x".into()));
     }
 
-    #[test]
-    fn sessions_and_replies_are_bounded_and_a_running_call_keeps_its_session() {
-        let (now, mut once, random) = (Instant::now(), Once::new(), numbers());
-        // Each origin has one session.
-        let open = |once: &mut Once<()>, now, origin| once.open(now, Origin::Label(origin), &random);
-        let sessions: Vec<u64> =
-            (0..SESSIONS_MAX as u64).map(|origin| open(&mut once, now, origin).unwrap()).collect();
-        assert_eq!(open(&mut once, now, 1 << 40), None);
-        let large = vec![0; BYTES_MAX - 8];
-        for (session, reply) in sessions.iter().zip([&large[..], &[0; 9], &[0; 8]]) {
-            assert_eq!(once.arrive(now, key(*session, 1), Some(()), true), Step::Run);
-            assert_eq!(once.end(key(*session, 1), reply), Some(()));
-        }
-        assert_eq!(once.bytes, BYTES_MAX);
-        assert_eq!(once.arrive(now, key(sessions[1], 1), Some(()), true), Step::Forgotten);
-        assert_eq!(once.arrive(now, key(sessions[3], 1), Some(()), true), Step::Run);
-        let later = now + KEPT;
-        // A use keeps a session.
-        assert_eq!(once.arrive(later, key(sessions[2], 1), Some(()), true), Step::Again(vec![0; 8]));
-        let fresh = open(&mut once, later, 1 << 40).unwrap();
-        assert_eq!(once.sessions.len(), 3);
-        assert_eq!(once.bytes, 8);
-        for (session, is_known) in
-            [(sessions[0], false), (sessions[2], true), (sessions[3], true), (fresh, true)]
-        {
-            assert_eq!(once.sessions.contains_key(&session), is_known);
-        }
+    /// Runs a call, and ends it with a reply of so many bytes.
+    fn run(once: &mut Once<char, u32>, now: Instant, key: Key, bytes: usize) {
+        assert_eq!(once.arrive(now, key, Some('a'), true), Step::Run);
+        assert_eq!(once.end(now, key, &vec![0; bytes]), Some('a'));
+    }
+
+    /// Opens so many sessions, each by an opener and with a nonce of its own.
+    fn open(once: &mut Once<char, u32>, now: Instant, openers: std::ops::Range<u32>) -> Vec<u64> {
+        openers.map(|of| once.open(now, of, u64::from(of), || u64::from(of) + 1).unwrap()).collect()
     }
 
     #[test]
-    fn an_origin_that_opens_sessions_without_end_takes_them_from_itself() {
-        let (now, mut once, random) = (Instant::now(), Once::new(), numbers());
-        let later = now + Duration::from_secs(1);
-        let innocent = once.open(now, Origin::Link(7), &random).unwrap();
-        let runs = once.open(now, Origin::Label(7), &random).unwrap();
-        assert_eq!(once.arrive(now, key(runs, 1), Some(()), true), Step::Run);
-        let first = once.open(now, Origin::Label(7), &random).unwrap();
-        for _ in 0..SESSIONS_MAX + FORGOTTEN {
-            once.open(later, Origin::Label(7), &random).unwrap();
+    fn a_new_session_takes_the_place_of_the_one_with_the_oldest_call() {
+        let (now, mut once) = (Instant::now(), Once::new());
+        let sessions = open(&mut once, now, 0..SESSIONS_MAX as u32);
+        // Its call runs.
+        assert_eq!(once.arrive(now, key(sessions[0], 1), Some('a'), true), Step::Run);
+        run(&mut once, now, key(sessions[1], 1), 8);
+        // The first three have later calls than the others.
+        run(&mut once, now, key(sessions[2], 1), 8);
+        open(&mut once, now, 10_000..10_000 + SESSIONS_MAX as u32 - 3);
+        assert_eq!(once.sessions.len(), SESSIONS_MAX);
+        assert_eq!(once.arrive(now, key(sessions[3], 1), None, true), Step::Unknown);
+        assert_eq!(once.arrive(now, key(sessions[1], 1), None, true), Step::Again(vec![0; 8]));
+        // A use makes a session younger.
+        open(&mut once, now, 20_000..20_001);
+        assert_eq!(once.arrive(now, key(sessions[2], 1), None, true), Step::Unknown);
+        assert_eq!(once.arrive(now, key(sessions[1], 2), None, false), Step::Run);
+        open(&mut once, now, 30_000..30_000 + SESSIONS_MAX as u32 - 1);
+        assert_eq!(once.arrive(now, key(sessions[1], 1), None, true), Step::Unknown);
+        assert_eq!(once.end(now, key(sessions[0], 1), b"x"), Some('a'), "a running call keeps its session");
+        assert_eq!((once.bytes, once.done.len(), once.idle.len()), (1, 1, SESSIONS_MAX));
+        assert_eq!((once.nonces.len(), once.openers.len()), (SESSIONS_MAX, SESSIONS_MAX));
+    }
+
+    #[test]
+    fn no_session_is_opened_while_calls_of_all_run() {
+        let (now, mut once) = (Instant::now(), Once::new());
+        for session in open(&mut once, now, 0..SESSIONS_MAX as u32) {
+            assert_eq!(once.arrive(now, key(session, 1), Some('a'), true), Step::Run);
         }
-        assert!(once.sessions.len() <= SESSIONS_MAX);
-        assert_eq!(once.arrive(later, key(innocent, 1), Some(()), true), Step::Run);
-        assert_eq!(once.end(key(runs, 1), b""), Some(()));
-        assert_eq!(once.arrive(later, key(first, 1), Some(()), true), Step::Unknown);
+        assert_eq!(once.open(now, 9_999, 9_999, || 9_999), None);
+        assert_eq!(once.open(now + KEPT, 9_999, 9_999, || 9_999), None);
+        assert_eq!(once.end(now, key(1, 1), b""), Some('a'));
+        assert_eq!(once.open(now, 9_999, 9_999, || 9_999), Some(9_999));
+    }
+
+    #[test]
+    fn copies_of_a_request_for_a_session_open_one() {
+        let (now, mut once, random) = (Instant::now(), Once::<char, u32>::new(), numbers());
+        let session = once.open(now, 1, 70, &random).unwrap();
+        // A copy by another link.
+        assert_eq!(once.open(now, 2, 70, &random), Some(session));
+        assert_ne!(once.open(now, 1, 71, &random), Some(session));
+        assert_eq!(once.sessions.len(), 2);
+    }
+
+    #[test]
+    fn an_opener_has_a_quota_which_it_gets_back() {
+        let (now, mut once, random) = (Instant::now(), Once::<char, u32>::new(), numbers());
+        for nonce in 0..QUOTA as u64 {
+            assert!(once.open(now, 1, nonce, &random).is_some());
+        }
+        assert_eq!(once.open(now, 1, 1_000, &random), None);
+        assert!(once.open(now, 2, 1_001, &random).is_some());
+        assert!(once.open(now + KEPT, 1, 1_002, &random).is_some());
+        assert_eq!((once.sessions.len(), once.openers.get(&2)), (1, None));
+    }
+
+    #[test]
+    fn new_replies_take_the_place_of_the_oldest_ones() {
+        let (now, mut once) = (Instant::now(), Once::new());
+        let sessions = open(&mut once, now, 0..5);
+        run(&mut once, now, key(sessions[0], 1), BYTES_MAX / 2);
+        run(&mut once, now, key(sessions[1], 1), BYTES_MAX / 2);
+        // A copy makes a reply younger.
+        assert_eq!(once.arrive(now, key(sessions[0], 1), None, true), Step::Again(vec![0; BYTES_MAX / 2]));
+        run(&mut once, now, key(sessions[2], 1), 8);
+        assert_eq!(once.arrive(now, key(sessions[1], 1), None, true), Step::Forgotten);
+        assert_eq!(once.bytes, BYTES_MAX / 2 + 8);
+        // A reply beyond the limit is not kept, and takes no place.
+        run(&mut once, now, key(sessions[3], 1), BYTES_MAX + 1);
+        assert_eq!(once.arrive(now, key(sessions[3], 1), None, true), Step::Forgotten);
+        assert_eq!(once.bytes, BYTES_MAX / 2 + 8);
+        run(&mut once, now, key(sessions[4], 1), BYTES_MAX);
+        assert_eq!((once.bytes, once.done.len()), (BYTES_MAX, 1));
+        // The next call takes the place of the reply.
+        assert_eq!(once.arrive(now, key(sessions[4], 2), None, true), Step::Run);
+        assert_eq!((once.bytes, once.done.len(), once.idle.len()), (0, 0, 4));
+    }
+
+    #[test]
+    fn old_sessions_are_forgotten_with_their_replies_by_the_next_call_that_ends() {
+        let (now, mut once) = (Instant::now(), Once::new());
+        let sessions = open(&mut once, now, 0..3);
+        run(&mut once, now, key(sessions[0], 1), 100);
+        assert_eq!(once.arrive(now, key(sessions[1], 1), Some('b'), true), Step::Run);
+        run(&mut once, now + KEPT / 2, key(sessions[2], 1), 10);
+        run(&mut once, now + KEPT, key(sessions[2], 2), 10);
+        assert_eq!((once.sessions.len(), once.bytes), (2, 10));
+        assert_eq!(once.end(now + KEPT, key(sessions[1], 1), b"x"), Some('b'));
     }
 
     /// Runs schedules with a network that loses, copies, delays and reorders the messages of both directions,
@@ -340,7 +463,7 @@ mod tests {
 
     /// One caller and its servers.
     struct World {
-        once: Once<u64>,
+        once: Once<u64, ()>,
         /// Sessions that were opened, by all servers.
         opened: u64,
         /// The caller's session.
@@ -386,7 +509,7 @@ mod tests {
 
         fn open(&mut self) {
             self.opened += 1;
-            self.session = self.once.open(self.now, Origin::Label(0), || self.opened).unwrap();
+            self.session = self.once.open(self.now, (), self.opened, || self.opened).unwrap();
             self.number = 0;
         }
 
@@ -443,7 +566,7 @@ mod tests {
                 return;
             }
             let key = self.running.swap_remove(at % self.running.len());
-            if self.once.end(key, &key.number.to_le_bytes()).is_some() {
+            if self.once.end(self.now, key, &key.number.to_le_bytes()).is_some() {
                 self.replies.push((key, Some(key.number)));
             }
         }

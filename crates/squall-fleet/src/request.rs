@@ -9,6 +9,7 @@ use crate::replies;
 use crate::stats::Counts;
 use std::fmt;
 use std::rc::{Rc, Weak};
+use std::time::Instant;
 
 /// The class of a mailbox: the order in which a dispatcher receives. A lower class waits for the higher ones.
 ///
@@ -91,7 +92,7 @@ impl Request {
                 let mut message = Vec::new();
                 answer.write(&mut message);
                 // The way of the last copy (once/I3).
-                core.once.borrow_mut().end(key, &message)
+                core.once.borrow_mut().end(Instant::now(), key, &message)
             }
         };
         if let Some(to) = to {

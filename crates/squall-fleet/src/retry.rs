@@ -13,15 +13,13 @@
 use crate::Fate;
 use crate::call::{NO_FURTHER_SESSION, NO_METHOD, NO_RESULT, NO_ROOM, NO_SESSION, STOPPED};
 use crate::envelope::Key;
+use crate::once::random;
 use std::time::{Duration, Instant};
 
 /// The first wait for a reply before a call is sent again. Each further one is twice as long.
 pub(crate) const RETRY: Duration = Duration::from_millis(100);
 /// The longest wait for a reply before a call is sent again, unless the first one is longer.
 pub(crate) const RETRY_MAX: Duration = Duration::from_secs(1);
-/// Asks for a session.
-const OPEN: Key = Key { session: 0, number: 0 };
-
 /// The times of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
@@ -96,7 +94,9 @@ pub(crate) fn call_once(way: &mut impl Repeats, method: u64, body: &[u8], times:
 
 /// Opens a session. The call was not sent yet, so it did not run if this fails.
 fn open(way: &mut impl Repeats, times: Times) -> Result<Key, Fate> {
-    match way.repeat(0, OPEN, b"", times) {
+    // Copies of this request carry one nonce, and open one session (once/I7).
+    let nonce = Key { session: 0, number: random() };
+    match way.repeat(0, nonce, b"", times) {
         Ok(()) => {}
         Err(Ended::Fate(Fate::NoService | Fate::ServerLost)) => return Err(Fate::NoService),
         Err(Ended::Told { reason: STOPPED, .. }) => return Err(Fate::Closed),
