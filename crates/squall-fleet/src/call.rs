@@ -244,10 +244,9 @@ impl Caller {
     /// # Panics
     /// In the child of a fork.
     /// # Cost
-    /// That of a [call](Caller::call), a lookup in a table, and a copy of the result at the server. Before
-    /// the first call to a server, one more call. A dispatcher keeps 4,096 sessions, each for ten minutes after
-    /// its last call, and 16 MiB of results. The label or link with most sessions loses its oldest ones to
-    /// further ones.
+    /// That of a [call](Caller::call), two lookups in tables, and a copy of the result at the server. Before
+    /// the first call to a server, one more call. A dispatcher keeps 16 MiB of results, and 4,096 sessions,
+    /// each for ten minutes after its last call. Beyond that, a new one takes the place of the oldest one.
     /// Source: Birrell and Nelson 1984.
     ///
     /// # Example
@@ -296,6 +295,16 @@ impl Caller {
     ) -> Result<&[u8], Fate> {
         retry::call_once(&mut CallerTo { caller: self, to }, method, body, times)?;
         Ok(self.result())
+    }
+
+    /// Takes the session with a server out.
+    pub(crate) fn take_session(&mut self, of: &Sender) -> Option<Key> {
+        self.sessions.remove(&of.mailbox())
+    }
+
+    /// Takes over a session with a server, which no other caller uses.
+    pub(crate) fn set_session(&mut self, of: &Sender, session: Key) {
+        self.sessions.insert(of.mailbox(), session);
     }
 
     /// Writes a request. Returns the label of its reply.

@@ -381,6 +381,18 @@ struct Station {
     to: Sender,
 }
 
+impl Line {
+    fn new_station(&self) -> Station {
+        let mut caller = Caller::new();
+        if self.retry.is_some()
+            && let Some(session) = self.stations.take_session()
+        {
+            caller.set_session(&self.to, session);
+        }
+        Station { caller, to: self.to.clone() }
+    }
+}
+
 impl Carrier for Line {
     fn carry(&self, call: Carried<'_>, output: &mut Vec<u8>) -> Result<u32, Transport> {
         if self.to.would_block() {
@@ -389,8 +401,7 @@ impl Carrier for Line {
         if is_past(call.deadline) {
             return Err(Transport::Busy);
         }
-        let idle = self.stations.take(call.region);
-        let mut station = idle.unwrap_or_else(|| Station { caller: Caller::new(), to: self.to.clone() });
+        let mut station = self.stations.take(call.region).unwrap_or_else(|| self.new_station());
         let method = method_of(self.schema, call.method);
         let Station { caller, to } = &mut station;
         let reply = match self.retry {
@@ -405,7 +416,10 @@ impl Carrier for Line {
             output.extend_from_slice(result);
             Ok(u32::from_le_bytes(*status))
         });
-        self.stations.give_back(call.region, station);
+        let surplus = self.stations.give_back(call.region, station);
+        if let Some(session) = surplus.and_then(|mut station| station.caller.take_session(&self.to)) {
+            self.stations.keep_session(session);
+        }
         status
     }
 }
@@ -538,6 +552,39 @@ impl std::error::Error for ConnectError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each station is a surplus one.
+    #[test]
+    fn a_station_takes_over_the_session_of_one_that_was_dropped() {
+        let mailbox = Mailbox::new();
+        let to = mailbox.sender(mailbox.add_capability().unwrap()).unwrap();
+        let server = std::thread::spawn(move || {
+            let mut dispatcher = Dispatcher::new();
+            let (context, calls) = (dispatcher.context(), std::cell::Cell::new(0));
+            dispatcher.serve(mailbox, Class::External, move |request| {
+                calls.set(calls.get() + 1);
+                if calls.get() == 3 {
+                    context.drain();
+                }
+                request.reply(&[0; STATUS]);
+                ready(())
+            });
+            dispatcher.run();
+        });
+        let stations = Stations::with_clusters(1, 0);
+        let line = Line { to, schema: 7, retry: Some(Duration::from_secs(3600)), stations };
+        let mut sessions = Vec::new();
+        for number in 1..=3 {
+            let call = Carried { region: 0, method: 1, input: b"", deadline: None };
+            assert_eq!(line.carry(call, &mut Vec::new()), Ok(0));
+            let session = line.stations.take_session().expect("the station was dropped");
+            assert_eq!(session.number, number);
+            line.stations.keep_session(session);
+            sessions.push(session.session);
+        }
+        assert_eq!(sessions, [sessions[0]; 3]);
+        server.join().unwrap();
+    }
 
     #[test]
     fn methods_of_different_versions_have_different_numbers() {
