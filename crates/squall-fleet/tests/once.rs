@@ -298,7 +298,7 @@ mod links {
 
     /// Accepts links by the name `front`, until the flag is set, and passes their messages to the first
     /// server and back. The first `lost` copies of calls run, and then their links end in place of the reply.
-    /// Later links lead to the second server.
+    /// From then on, links to the first server end with their next call, and new ones lead to the second one.
     fn between(front: &str, lost: u64, backs: [&str; 2], ends: &Arc<AtomicBool>) -> JoinHandle<()> {
         let listener = LinkListener::bind(front).unwrap();
         let (backs, ends, calls) = (backs.map(str::to_owned), ends.clone(), Arc::new(AtomicU64::new(0)));
@@ -307,19 +307,24 @@ mod links {
             while !ends.load(SeqCst) {
                 let Some(request) = listener.accept_for(Duration::from_millis(10)).unwrap() else { continue };
                 let link = request.link().unwrap();
-                let back = backs[usize::from(calls.load(SeqCst) >= lost)].clone();
+                let is_first = calls.load(SeqCst) < lost;
+                let back = backs[usize::from(!is_first)].clone();
                 let calls = calls.clone();
-                threads.push(thread::spawn(move || pass(link, &back, lost, &calls)));
+                threads.push(thread::spawn(move || pass(link, &back, is_first, lost, &calls)));
             }
             threads.into_iter().for_each(|thread| thread.join().unwrap());
         })
     }
 
-    fn pass(client: Link, back: &str, lost: u64, calls: &AtomicU64) {
+    fn pass(client: Link, back: &str, is_first: bool, lost: u64, calls: &AtomicU64) {
         let (to_client, mut from_client) = client.split();
         let (to_server, mut from_server) = Link::connect(back).unwrap().split();
         while from_client.wait().block().is_ok() {
             let message = from_client.receive().unwrap().unwrap();
+            // A stub keeps further links, of calls on other processors.
+            if is_first && calls.load(SeqCst) >= lost {
+                return;
+            }
             // The session of the call, which is 0 for the call that opens one.
             let is_call = message[0] == KEYED && message[24..32] != [0; 8];
             to_server.send(message).unwrap();
