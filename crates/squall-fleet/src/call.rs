@@ -168,6 +168,8 @@ pub struct Caller {
     sessions: HashMap<Alias, Key>,
 }
 
+/// The most other messages that a caller takes after its deadline.
+const LATE_MAX: usize = 64;
 /// The most sessions of a caller. At one more, it forgets all.
 const SESSIONS_MAX: usize = 1024;
 
@@ -329,11 +331,12 @@ impl Caller {
     /// Waits for the reply to the last request. Returns whether it is a result, or the reason of a failure.
     /// Returns `None` at the deadline.
     fn receive_until(&mut self, label: u64, deadline: Option<Instant>) -> Option<Result<(), u64>> {
+        let mut late = 0;
         loop {
-            match time_left(deadline) {
+            let left = time_left(deadline);
+            match left {
                 None => self.replies.wait().block(),
-                // Also before each message that is another one.
-                Some(Duration::ZERO) => return None,
+                // At the deadline, this takes a reply that is there.
                 Some(left) if self.replies.wait().block_for(left) => {}
                 Some(_) => return None,
             }
@@ -342,6 +345,13 @@ impl Caller {
             match replies::read(&message) {
                 Some((of, result)) if of == self.token && message.label() == label => {
                     return Some(result.map(drop));
+                }
+                // A flood of them ends with the deadline.
+                _ if left == Some(Duration::ZERO) => {
+                    late += 1;
+                    if late == LATE_MAX {
+                        return None;
+                    }
                 }
                 _ => {}
             }
@@ -407,5 +417,35 @@ fn not_sent(error: SendError, copies: u32) -> Fate {
         (SendError::NoSpace { .. }, _) => Fate::TooLarge,
         (_, 0) => Fate::NoService,
         _ => Fate::ServerLost,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Returns the sender of replies from a server to a caller.
+    fn replies_from(server: &Mailbox, caller: &mut Caller) -> Sender {
+        let (_, (alias, capability)) = caller.keys.get_or_add(server.alias(), &caller.replies);
+        Sender::new(alias, capability).unwrap()
+    }
+
+    fn reply(token: u64, body: &[u8]) -> Vec<u8> {
+        let mut message = Vec::new();
+        Envelope::Reply { token, body }.write(&mut message);
+        message
+    }
+
+    #[test]
+    fn a_reply_that_is_there_at_the_deadline_counts() {
+        let (server, mut caller) = (Mailbox::new(), Caller::new());
+        let label = caller.prepare(server.alias(), 1, None, b"");
+        let (to, past) = (replies_from(&server, &mut caller), Some(Instant::now()));
+        // A late reply to an earlier call comes before.
+        to.send(&reply(0, b"late")).unwrap();
+        to.send(&reply(1, b"right")).unwrap();
+        assert_eq!(caller.receive_until(label, past), Some(Ok(())));
+        assert_eq!(caller.result(), b"right");
+        assert_eq!(caller.receive_until(label, past), None);
     }
 }

@@ -40,6 +40,8 @@ const DESCRIBE: u32 = u32::MAX;
 const STATUS: usize = 4;
 /// The most idle stations of a processor.
 const IDLE_MAX: usize = 16;
+/// The shortest time after which a stub sends a call again. A shorter one floods the server.
+const RETRY_MIN: Duration = Duration::from_millis(1);
 /// The time in which [`connect`] must end.
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// The lanes for the description of an interface, of up to 24 KiB.
@@ -298,9 +300,10 @@ impl StubOptions {
     /// Sends a call again if no reply comes in this time, and then in twice the time, up to a second. The
     /// server runs it once, as [`Caller::call_once`](crate::Caller::call_once) says.
     ///
-    /// A call without a [deadline](squall_call::with_deadline) is sent again until the server ends.
+    /// A call without a [deadline](squall_call::with_deadline) is sent again until the server ends. A time
+    /// below 1 ms counts as 1 ms.
     pub fn retry_after(mut self, time: Duration) -> StubOptions {
-        self.retry = Some(time);
+        self.retry = Some(time.max(RETRY_MIN));
         self
     }
 
@@ -552,6 +555,13 @@ impl std::error::Error for ConnectError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_a_retry_is_at_least_a_millisecond() {
+        let retry = |time| StubOptions::new().retry_after(time).retry();
+        assert_eq!(retry(Duration::ZERO), Some(RETRY_MIN));
+        assert_eq!(retry(Duration::from_millis(3)), Some(Duration::from_millis(3)));
+    }
 
     /// Each station is a surplus one.
     #[test]
