@@ -376,13 +376,27 @@ impl Repeats for CallerTo<'_> {
         let label = caller.prepare(to.mailbox(), method, Some(key), body);
         let mut copies = 0;
         loop {
-            caller.send_until(to, times.deadline).map_err(|error| Ended::Fate(not_sent(error, copies)))?;
-            copies += 1;
-            match caller.receive_until(label, times.again()) {
-                Some(Ok(())) => return Ok(()),
-                Some(Err(reason)) => return Err(Ended::Told { reason, copies }),
-                None if is_past(times.deadline) => return Err(Ended::Fate(Fate::TimedOut)),
-                None => times.back_off(),
+            let sent = match copies {
+                0 => caller.send_until(to, times.deadline),
+                // Does not wait for room: the reply to a copy that was sent may be there.
+                _ => to.send(&caller.request),
+            };
+            let (again, failed) = match sent {
+                Ok(()) => {
+                    copies += 1;
+                    (times.again(), None)
+                }
+                Err(SendError::Retry { .. }) if copies > 0 => (times.again(), None),
+                Err(error) if copies == 0 => return Err(Ended::Fate(not_sent(error, 0))),
+                // The server has ended, perhaps after its reply.
+                Err(error) => (Some(Instant::now()), Some(error)),
+            };
+            match (caller.receive_until(label, again), failed) {
+                (Some(Ok(())), _) => return Ok(()),
+                (Some(Err(reason)), _) => return Err(Ended::Told { reason, copies }),
+                (None, Some(error)) => return Err(Ended::Fate(not_sent(error, copies))),
+                (None, None) if is_past(times.deadline) => return Err(Ended::Fate(Fate::TimedOut)),
+                (None, None) => times.back_off(),
             }
         }
     }
@@ -423,6 +437,7 @@ fn not_sent(error: SendError, copies: u32) -> Fate {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use squall_machine::ClusterSize;
 
     /// Returns the sender of replies from a server to a caller.
     fn replies_from(server: &Mailbox, caller: &mut Caller) -> Sender {
@@ -447,5 +462,27 @@ mod tests {
         assert_eq!(caller.receive_until(label, past), Some(Ok(())));
         assert_eq!(caller.result(), b"right");
         assert_eq!(caller.receive_until(label, past), None);
+    }
+
+    #[test]
+    fn a_copy_that_finds_no_room_does_not_hold_up_the_reply_to_the_first_one() {
+        let mut server = Mailbox::builder().lane_bytes(4096).lane_per(ClusterSize::Machine).build();
+        let to = server.sender(server.add_capability().unwrap()).unwrap();
+        let mut caller = Caller::new();
+        caller.set_session(&to, Key { session: 7, number: 0 });
+        let (replies, filler) = (replies_from(&server, &mut caller), to.clone());
+        std::thread::scope(|threads| {
+            threads.spawn(move || {
+                server.wait().block();
+                while filler.send(&[0; 100]).is_ok() {}
+                // Copies are sent meanwhile. None finds room.
+                std::thread::sleep(Duration::from_millis(20));
+                replies.send(&reply(1, b"done")).unwrap();
+                // A copy that finds the server gone does not lose the reply.
+                drop(server);
+            });
+            let times = Times { deadline: None, retry: Duration::from_millis(1) };
+            assert_eq!(caller.call_once_until(&to, 1, &[0; 1000], times).unwrap(), b"done");
+        });
     }
 }
