@@ -2,7 +2,7 @@
 
 use crate::envelope::{Destination, Envelope, HEAD, Key};
 use crate::replies::{self, Keys};
-use crate::retry::{self, Ended, RETRY, Repeats, Times};
+use crate::retry::{self, Ended, Failed, RETRY, Repeats, Times};
 use crate::{Alias, Fate, Mailbox, SendError, Sender};
 use squall_machine::park::{is_past, time_left};
 use std::collections::HashMap;
@@ -284,7 +284,7 @@ impl Caller {
         limit: Duration,
     ) -> Result<&[u8], Fate> {
         let deadline = Instant::now().checked_add(limit);
-        self.call_once_until(to, method, body, Times { deadline, retry: RETRY })
+        Ok(self.call_once_until(to, method, body, Times { deadline, retry: RETRY })?)
     }
 
     /// Calls like [`call_once`](Caller::call_once).
@@ -294,7 +294,7 @@ impl Caller {
         method: u64,
         body: &[u8],
         times: Times,
-    ) -> Result<&[u8], Fate> {
+    ) -> Result<&[u8], Failed> {
         retry::call_once(&mut CallerTo { caller: self, to }, method, body, times)?;
         Ok(self.result())
     }
@@ -387,14 +387,14 @@ impl Repeats for CallerTo<'_> {
                     (times.again(), None)
                 }
                 Err(SendError::Retry { .. }) if copies > 0 => (times.again(), None),
-                Err(error) if copies == 0 => return Err(Ended::Fate(not_sent(error, 0))),
+                Err(error) if copies == 0 => return Err(not_sent(error, 0)),
                 // The server has ended, perhaps after its reply.
                 Err(error) => (Some(Instant::now()), Some(error)),
             };
             match (caller.receive_until(label, again), failed) {
                 (Some(Ok(())), _) => return Ok(()),
                 (Some(Err(reason)), _) => return Err(Ended::Told { reason, copies }),
-                (None, Some(error)) => return Err(Ended::Fate(not_sent(error, copies))),
+                (None, Some(error)) => return Err(not_sent(error, copies)),
                 (None, None) if is_past(times.deadline) => return Err(Ended::Fate(Fate::TimedOut)),
                 (None, None) => times.back_off(),
             }
@@ -423,15 +423,16 @@ impl Repeats for CallerTo<'_> {
     }
 }
 
-/// Returns the fate of a call of which a copy was not sent, after so many were.
-fn not_sent(error: SendError, copies: u32) -> Fate {
-    match (error, copies) {
+/// Returns the end of a call of which a copy was not sent, after so many were.
+fn not_sent(error: SendError, copies: u32) -> Ended {
+    Ended::Fate(match (error, copies) {
+        (SendError::Permissions { .. }, 0) => return Ended::Denied,
         (SendError::Retry { .. }, 0) => Fate::NotAccepted,
         (SendError::Retry { .. }, _) => Fate::TimedOut,
         (SendError::NoSpace { .. }, _) => Fate::TooLarge,
         (_, 0) => Fate::NoService,
         _ => Fate::ServerLost,
-    }
+    })
 }
 
 #[cfg(all(test, not(loom)))]

@@ -44,11 +44,38 @@ impl Times {
 #[derive(Debug)]
 pub(crate) enum Ended {
     Fate(Fate),
+    /// The server takes no message with this capability. None was sent.
+    Denied,
     /// The server told this reason, after so many copies were sent.
     Told {
         reason: u64,
         copies: u32,
     },
+}
+
+/// The failure of a call that runs once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    Fate(Fate),
+    /// The server takes no message with this capability.
+    Denied,
+    /// The server has no such method.
+    NoMethod,
+}
+
+impl From<Fate> for Failed {
+    fn from(fate: Fate) -> Failed {
+        Failed::Fate(fate)
+    }
+}
+
+impl From<Failed> for Fate {
+    fn from(failed: Failed) -> Fate {
+        match failed {
+            Failed::Fate(fate) => fate,
+            Failed::Denied | Failed::NoMethod => Fate::NoService,
+        }
+    }
 }
 
 /// A way to a server.
@@ -63,7 +90,12 @@ pub(crate) trait Repeats {
 }
 
 /// Calls a method, which runs once. The result is in [`Repeats::result`].
-pub(crate) fn call_once(way: &mut impl Repeats, method: u64, body: &[u8], times: Times) -> Result<(), Fate> {
+pub(crate) fn call_once(
+    way: &mut impl Repeats,
+    method: u64,
+    body: &[u8],
+    times: Times,
+) -> Result<(), Failed> {
     let mut was_known = true;
     loop {
         let last = match way.session() {
@@ -81,39 +113,41 @@ pub(crate) fn call_once(way: &mut impl Repeats, method: u64, body: &[u8], times:
                 way.set_session(None);
                 match copies {
                     // See I2. A server that forgets a session at once accepts no call.
-                    1 if !was_known => return Err(Fate::NotAccepted),
+                    1 if !was_known => return Err(Fate::NotAccepted.into()),
                     1 => {}
-                    _ => return Err(Fate::ServerLost),
+                    _ => return Err(Fate::ServerLost.into()),
                 }
             }
-            Err(Ended::Told { reason, .. }) => return Err(fate_of(reason)),
-            Err(Ended::Fate(fate)) => return Err(fate),
+            Err(Ended::Told { reason, .. }) => return Err(failed_of(reason)),
+            Err(Ended::Fate(fate)) => return Err(fate.into()),
+            Err(Ended::Denied) => return Err(Failed::Denied),
         }
     }
 }
 
 /// Opens a session. The call was not sent yet, so it did not run if this fails.
-fn open(way: &mut impl Repeats, times: Times) -> Result<Key, Fate> {
+fn open(way: &mut impl Repeats, times: Times) -> Result<Key, Failed> {
     // Copies of this request carry one nonce, and open one session (once/I7).
     let nonce = Key { session: 0, number: random() };
     match way.repeat(0, nonce, b"", times) {
         Ok(()) => {}
-        Err(Ended::Fate(Fate::NoService | Fate::ServerLost)) => return Err(Fate::NoService),
-        Err(Ended::Told { reason: STOPPED, .. }) => return Err(Fate::Closed),
+        Err(Ended::Fate(Fate::NoService | Fate::ServerLost)) => return Err(Fate::NoService.into()),
+        Err(Ended::Denied) => return Err(Failed::Denied),
+        Err(Ended::Told { reason: STOPPED, .. }) => return Err(Fate::Closed.into()),
         // The server has as many sessions as it can have, or does not answer.
-        Err(Ended::Told { reason: NO_FURTHER_SESSION, .. } | _) => return Err(Fate::NotAccepted),
+        Err(Ended::Told { reason: NO_FURTHER_SESSION, .. } | _) => return Err(Fate::NotAccepted.into()),
     }
     // A server that gives no number is none that opens sessions.
-    let session = <[u8; 8]>::try_from(way.result()).map_err(|_| Fate::NotAccepted)?;
+    let session = <[u8; 8]>::try_from(way.result()).map_err(|_| Failed::Fate(Fate::NotAccepted))?;
     Ok(Key { session: u64::from_le_bytes(session), number: 0 })
 }
 
-/// Returns the fate of a call, for the reason that the server has told.
-fn fate_of(reason: u64) -> Fate {
-    match reason {
-        NO_METHOD => Fate::NoService,
+/// Returns the failure of a call, for the reason that the server has told.
+fn failed_of(reason: u64) -> Failed {
+    Failed::Fate(match reason {
+        NO_METHOD => return Failed::NoMethod,
         STOPPED => Fate::Closed,
         NO_ROOM | NO_RESULT => Fate::NoResult,
         _ => Fate::Dropped,
-    }
+    })
 }

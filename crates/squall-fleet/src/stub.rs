@@ -17,7 +17,7 @@
 //! are not needed. A stub is an object with a handle, instead of a function with the mailbox as an argument.
 
 use crate::handover::handover;
-use crate::retry::Times;
+use crate::retry::{Failed, Times};
 use crate::stations::Stations;
 use crate::{Alias, CallFailed, Caller, Class, Dispatcher, Fate, Inlet, Mailbox, Request, SendError, Sender};
 use squall_call::__macro::Port;
@@ -446,8 +446,13 @@ fn transport(failed: CallFailed) -> Transport {
     }
 }
 
-/// The error of a stub's call for its fate.
-pub(crate) fn transport_of(fate: Fate) -> Transport {
+/// The error of a stub's call that runs once.
+pub(crate) fn transport_of(failed: Failed) -> Transport {
+    let fate = match failed {
+        Failed::Denied => return Transport::Denied,
+        Failed::NoMethod => return Transport::Unsupported,
+        Failed::Fate(fate) => fate,
+    };
     match fate {
         Fate::NoService | Fate::Closed => Transport::Disconnected,
         Fate::NotAccepted => Transport::Busy,

@@ -283,6 +283,39 @@ fn a_stub_sends_a_call_again_whose_reply_is_lost() {
     drop(passes);
 }
 
+#[test]
+fn a_stub_that_sends_calls_again_tells_why_no_server_takes_one() {
+    // The lower half of the method that tells the interface.
+    const DESCRIBE: u32 = u32::MAX;
+    let mailbox = Mailbox::new();
+    let (keys, key) = (mailbox.capabilities(), mailbox.add_capability().unwrap());
+    let sender = mailbox.sender(key).unwrap();
+    let (sends, control) = mpsc::channel();
+    let server = thread::spawn(move || {
+        let mut dispatcher = Dispatcher::new();
+        // A server of the interface that has none of its methods.
+        dispatcher.serve(mailbox, Class::External, |request| async move {
+            match request.method() as u32 {
+                DESCRIBE => {
+                    let schema = request.body().to_vec();
+                    request.reply(&schema);
+                }
+                _ => request.refuse(),
+            }
+        });
+        sends.send(dispatcher.context().control()).unwrap();
+        dispatcher.run();
+    });
+    let stub = StubOptions::new().retry_after(NEVER).connect::<dyn Tickets>(&sender).unwrap();
+    let failed = || stub.try_take(1).unwrap_err().reason();
+    assert_eq!(failed(), CallErrorKind::Transport(Transport::Unsupported));
+    assert!(keys.remove(key));
+    assert_eq!(failed(), CallErrorKind::Transport(Transport::Denied));
+    control.recv().unwrap().stop();
+    server.join().unwrap();
+    assert_eq!(failed(), CallErrorKind::Transport(Transport::Disconnected));
+}
+
 #[cfg(all(target_os = "linux", not(miri)))]
 mod links {
     use super::*;
