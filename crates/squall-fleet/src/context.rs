@@ -6,6 +6,7 @@ use crate::call::{CallFailed, ENDED};
 use crate::control::Control;
 use crate::envelope::{Address, Destination, Envelope, HEAD};
 use crate::inlet::{Outlet, ReplyTo, Told, Way};
+use crate::late::Late;
 #[cfg(all(target_os = "linux", not(miri)))]
 use crate::link_call::Replies as LinkReplies;
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -28,8 +29,6 @@ use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// The most replies that wait for room, over all mailboxes.
-const LATE_MAX: usize = 1024;
 /// The most senders that a dispatcher keeps for replies.
 const SENDERS_MAX: usize = 1024;
 
@@ -45,7 +44,7 @@ pub(crate) struct Core {
     /// For replies.
     senders: RefCell<HashMap<Address, Rc<Sender>>>,
     /// Replies that wait for room (dispatcher/I5).
-    pub(crate) late: RefCell<HashMap<Way, VecDeque<Vec<u8>>>>,
+    pub(crate) late: RefCell<Late<Way>>,
     /// Calls that may be sent again.
     pub(crate) once: RefCell<Once<ReplyTo, Way>>,
     pub(crate) replies: RefCell<Mailbox>,
@@ -78,7 +77,7 @@ impl Core {
             calls: RefCell::default(),
             new: RefCell::default(),
             senders: RefCell::default(),
-            late: RefCell::default(),
+            late: RefCell::new(Late::new()),
             once: RefCell::new(Once::new()),
             #[cfg(all(target_os = "linux", not(miri)))]
             servers: RefCell::new(Links::new()),
@@ -135,7 +134,12 @@ impl Core {
     }
 
     /// Sends a reply again, as it was kept. A reply that is too large for this way is sent as a failure.
+    ///
+    /// No copy waits for room. The caller asks again.
     pub(crate) fn send_again(self: &Rc<Core>, to: &ReplyTo, message: &[u8]) {
+        if self.late.borrow().contains(&to.way()) {
+            return;
+        }
         if let Some(envelope) = Envelope::read(message) {
             self.send_reply(to, &envelope);
         }
@@ -143,7 +147,7 @@ impl Core {
 
     fn send_message(self: &Rc<Core>, to: &ReplyTo, outlet: Outlet, message: Vec<u8>) {
         let way = to.way();
-        let is_late = self.late.borrow().contains_key(&way);
+        let is_late = self.late.borrow().contains(&way);
         let told = if is_late { Told::Full } else { outlet.send(&message) };
         match (told, to) {
             (Told::Full, _) => self.send_later(way, outlet, message, is_late),
@@ -153,14 +157,8 @@ impl Core {
     }
 
     fn send_later(self: &Rc<Core>, way: Way, outlet: Outlet, message: Vec<u8>, is_late: bool) {
-        let mut late = self.late.borrow_mut();
-        late.entry(way).or_default().push_back(message);
-        if late.values().map(VecDeque::len).sum::<usize>() > LATE_MAX {
-            let longest = late.values_mut().max_by_key(|queue| queue.len());
-            longest.map(VecDeque::pop_front);
-            count(&self.counts.unsent);
-        }
-        drop(late);
+        let lost = self.late.borrow_mut().push(way, message);
+        (0..lost).for_each(|_| count(&self.counts.unsent));
         if is_late {
             return;
         }
@@ -170,11 +168,8 @@ impl Core {
             Box::pin(async move {
                 loop {
                     let Some(core) = core.upgrade() else { return };
-                    let next = core.late.borrow_mut().get_mut(&way).and_then(VecDeque::pop_front);
-                    let Some(message) = next else {
-                        core.late.borrow_mut().remove(&way);
-                        return;
-                    };
+                    let next = core.late.borrow_mut().next(&way);
+                    let Some(message) = next else { return };
                     drop(core);
                     outlet.send_later(&message).await;
                 }

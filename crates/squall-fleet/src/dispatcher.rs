@@ -9,7 +9,8 @@
 //!   empty and has its waker. Those of requests are left out while the limit is reached. The sleep ends at
 //!   the first timer.
 //! - I5. Replies for one mailbox or link are sent in order. While it is full, they wait in a list of bounded
-//!   length, and hold up no request. If the list is too long, the one with most of them loses its oldest one.
+//!   length and bytes, and hold up no request. If the list is too long, the one with most of it loses its
+//!   oldest one. A reply that is sent again does not wait there.
 //! - I6. A dispatcher that drains begins no request. It ends at a moment without a begun request, without a
 //!   task of one, and without a reply that waits for room.
 //!
@@ -20,6 +21,7 @@ use crate::call::{NO_FURTHER_SESSION, NO_REPLY, NO_RESULT, NO_SESSION, STOPPED};
 use crate::context::{Context, Core};
 use crate::envelope::{Envelope, Key};
 use crate::inlet::{Arrived, Inlet, ReplyTo};
+use crate::late::Late;
 #[cfg(all(target_os = "linux", not(miri)))]
 use crate::links::Look;
 use crate::methods::{Handlers, Methods};
@@ -693,7 +695,7 @@ impl Drop for Dispatcher {
             drop(servers);
         }
         core.timers.wake_all();
-        core.late.take();
+        core.late.replace(Late::new());
         for Source { inlet, handlers, .. } in self.sources.drain(..) {
             end_panic(move || drop(handlers));
             inlet.end(|message| {

@@ -12,6 +12,8 @@ mod handover;
 mod host;
 #[cfg_attr(loom, allow(dead_code))]
 mod lane;
+#[cfg(not(loom))]
+mod late;
 #[cfg_attr(loom, allow(dead_code))]
 mod link;
 #[cfg_attr(not(all(target_os = "linux", not(miri), not(loom))), allow(dead_code))]

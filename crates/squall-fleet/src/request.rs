@@ -69,8 +69,9 @@ impl Request {
         self.reply_to.is_some()
     }
 
-    /// Sends the result to the caller. Does not wait: while the caller's mailbox is full, the reply is kept.
-    /// The oldest one of 1,024 replies that are kept is dropped, of the mailbox with most of them.
+    /// Sends the result to the caller. Does not wait: while the caller's mailbox or link is full, the reply is
+    /// kept. At most 1,024 replies with 16 MiB are kept. Beyond that, the caller with most replies or bytes
+    /// loses its oldest one.
     pub fn reply(mut self, body: &[u8]) {
         let token = self.token;
         self.answer(&Envelope::Reply { token, body });

@@ -255,6 +255,7 @@ fn message(kind: u64, method: u64, token: u64) -> Vec<u8> {
 const REQUEST_TO_A_MAILBOX: u64 = 1;
 const EVENT: u64 = 2;
 const REQUEST: u64 = 5;
+const KEYED_REQUEST: u64 = 13;
 
 /// The kind, the reason, and the token of a reply.
 fn reply(receiver: &mut LinkReceiver) -> [u64; 3] {
@@ -377,6 +378,58 @@ fn replies_wait_for_a_slow_peer_and_hold_up_no_other_link() {
         drive_until_reply(&mut run, &mut slow.1);
         assert_eq!(reply(&mut slow.1)[2], token);
     }
+}
+
+#[test]
+fn replies_that_wait_for_a_slow_peer_have_a_limit_of_bytes() {
+    const RESULT: usize = 1 << 20;
+    let mut dispatcher = Dispatcher::new();
+    let (link, mut peer) = pair(4 << 20);
+    dispatcher.serve(link, Class::External, |request| async move { request.reply(&vec![1; RESULT]) });
+    let context = dispatcher.context();
+    let mut run = Box::pin(dispatcher.run_async());
+    (1..=40).for_each(|token| peer.0.send(&message(REQUEST, 1, token)).unwrap());
+    assert!(drive(&mut run).is_pending());
+    let unsent = context.stats().unsent;
+    // The lane has room for 3, and 15 wait.
+    assert!((22..=25).contains(&unsent), "{unsent}");
+    for _ in unsent..40 {
+        drive_until_reply(&mut run, &mut peer.1);
+        assert_eq!(peer.1.receive().unwrap().map(<[u8]>::len), Some(24 + RESULT));
+    }
+    assert!(drive(&mut run).is_pending());
+    assert!(peer.1.receive().unwrap().is_none());
+}
+
+#[test]
+fn copies_of_a_call_do_not_wait_for_a_slow_peer() {
+    const COPIES: usize = 200;
+    let mut dispatcher = Dispatcher::new();
+    let (link, mut peer) = pair(4096);
+    dispatcher.serve(link, Class::External, |request| async move { request.reply(&[1; 1000]) });
+    let mut run = Box::pin(dispatcher.run_async());
+    let keyed = |session: u64, number: u64| {
+        let key = [session, number].map(u64::to_le_bytes).concat();
+        [message(KEYED_REQUEST, 1, 9), key].concat()
+    };
+    peer.0.send(&keyed(0, 5)).unwrap();
+    drive_until_reply(&mut run, &mut peer.1);
+    let opened = peer.1.receive().unwrap().unwrap().to_vec();
+    let session = u64::from_le_bytes(opened[24..].try_into().unwrap());
+    for _ in 0..COPIES {
+        while peer.0.send(&keyed(session, 1)).is_err() {
+            assert!(drive(&mut run).is_pending());
+        }
+    }
+    assert!(drive(&mut run).is_pending());
+    let mut replies = 0;
+    while let Some(reply) = peer.1.receive().unwrap() {
+        assert_eq!(reply.len(), 1024);
+        replies += 1;
+        assert!(drive(&mut run).is_pending());
+    }
+    // As many as the lane has room for, and one that waits.
+    assert!((1..=5).contains(&replies), "{replies}");
 }
 
 #[test]
