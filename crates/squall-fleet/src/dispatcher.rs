@@ -30,6 +30,7 @@ use crate::once::random;
 use crate::patience::Patience;
 use crate::replies;
 use crate::request::{Class, Request, send_once};
+use crate::share::Shares;
 use crate::stats::DispatcherStats;
 use crate::tasks::{IdleWaker, New, Tasks, Wish, Work};
 use crate::watch::{IDLE, Steps};
@@ -57,6 +58,7 @@ struct Source {
     inlet: Inlet,
     class: Class,
     handlers: Handlers,
+    shares: Rc<Shares>,
 }
 
 /// Serves mailboxes and links: each request gets a task, which runs until it waits.
@@ -113,7 +115,8 @@ impl Dispatcher {
         }
     }
 
-    /// Sets the most requests of each class that have no reply yet. Further ones stay in their mailboxes.
+    /// Sets the most requests of each class that have no reply yet. Further ones stay in their mailboxes and
+    /// links. A link of a port with several links has at most an eighth of them, and at least one.
     ///
     /// Requests that wait for calls which come back to the same class can use up the limit, and then wait for
     /// ever. So serve the calls of other servers in a class of their own, or with a limit above the number of
@@ -240,7 +243,7 @@ impl Dispatcher {
     fn add(&mut self, inlet: Inlet, class: Class, handlers: Handlers) {
         inlet.set_served_here();
         let place = self.sources.partition_point(|source| source.class >= class);
-        self.sources.insert(place, Source { inlet, class, handlers });
+        self.sources.insert(place, Source { inlet, class, handlers, shares: Rc::default() });
     }
 
     /// Sets the idle work, in place of any earlier one. It runs up to its next wait when no task can run and
@@ -532,6 +535,7 @@ impl Dispatcher {
         let class = self.sources[place].class;
         let refuses = self.refuses(class);
         let source = &mut self.sources[place];
+        source.shares.released().into_iter().for_each(|peer| source.inlet.release(peer));
         let Some(message) = source.inlet.receive() else { return false };
         let Some(Asked { reply_to, method, token, key, body }) = request_of(&message) else {
             self.core.note_malformed();
@@ -549,10 +553,18 @@ impl Dispatcher {
             return true;
         }
         let (core, label, body) = (Rc::downgrade(&self.core), message.label, body.to_vec());
+        let share = message.peer.map(|peer| (peer, source.shares.begin(peer, self.limit)));
+        if let Some((peer, share)) = &share
+            && source.inlet.has_links()
+            && share.hold_if_full()
+        {
+            source.inlet.hold(*peer);
+        }
+        let share = share.map(|(_, share)| share);
         self.steps.received(body.len());
         let counts = self.core.counts.clone();
         counts.requests[class as usize].set(counts.requests[class as usize].get() + 1);
-        let request = Request { core, method, token, reply_to, key, label, body, class, counts };
+        let request = Request { core, method, token, reply_to, key, label, body, class, counts, share };
         match source.handlers.get(method) {
             None => request.refuse(),
             Some((label, handler)) => {

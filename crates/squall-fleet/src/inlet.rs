@@ -85,10 +85,20 @@ impl fmt::Display for Inlet {
     }
 }
 
+/// The link of a request: its place in the port, and its number in the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(any(not(target_os = "linux"), miri), allow(dead_code))]
+pub(crate) struct Peer {
+    pub(crate) place: usize,
+    pub(crate) link: u32,
+}
+
 /// A message that came by an inlet.
 pub(crate) struct Arrived<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) label: u64,
+    /// The link by which it came.
+    pub(crate) peer: Option<Peer>,
     /// The way back of a link.
     #[cfg(all(target_os = "linux", not(miri)))]
     link: Option<&'a StdArc<LinkSender>>,
@@ -131,15 +141,50 @@ impl Inlet {
                 Some(Arrived {
                     bytes: mailbox.last(),
                     label,
+                    peer: None,
                     #[cfg(all(target_os = "linux", not(miri)))]
                     link: None,
                 })
             }
             #[cfg(all(target_os = "linux", not(miri)))]
             Kind::Links(port) => {
-                let number = next(&mut port.links)?;
-                let Linked { receiver, sender, label } = port.links.get(number)?;
-                Some(Arrived { bytes: receiver.last(), label: *label, link: Some(sender) })
+                let place = next(&mut port.links)?;
+                let Linked { receiver, sender, label } = port.links.get(place)?;
+                let peer = Some(Peer { place, link: sender.name().number });
+                Some(Arrived { bytes: receiver.last(), label: *label, peer, link: Some(sender) })
+            }
+        }
+    }
+
+    /// Returns whether it has several links, which share the limit of the class.
+    pub(crate) fn has_links(&self) -> bool {
+        match &self.0 {
+            Kind::Mailbox(_) => false,
+            #[cfg(all(target_os = "linux", not(miri)))]
+            Kind::Links(port) => port.links.count() > 1,
+        }
+    }
+
+    /// Receives no message of a link until its [release](Inlet::release).
+    pub(crate) fn hold(&mut self, _peer: Peer) {
+        match &mut self.0 {
+            Kind::Mailbox(_) => {}
+            #[cfg(all(target_os = "linux", not(miri)))]
+            Kind::Links(port) => port.links.hold(_peer.place),
+        }
+    }
+
+    /// Receives messages of a link again.
+    pub(crate) fn release(&mut self, _peer: Peer) {
+        match &mut self.0 {
+            Kind::Mailbox(_) => {}
+            #[cfg(all(target_os = "linux", not(miri)))]
+            // Its place may be that of another link now, which is held for itself.
+            Kind::Links(port) => {
+                let is_there = |link: &Linked| link.sender.name().number == _peer.link;
+                if port.links.get(_peer.place).is_some_and(is_there) {
+                    port.links.release(_peer.place);
+                }
             }
         }
     }
@@ -170,6 +215,7 @@ impl Inlet {
                     tell(Arrived {
                         bytes: &bytes,
                         label,
+                        peer: None,
                         #[cfg(all(target_os = "linux", not(miri)))]
                         link: None,
                     });
@@ -181,7 +227,7 @@ impl Inlet {
                     // A peer that goes on sending must not hold up the end.
                     for _ in 0..TOLD_MAX {
                         let Ok(true) = receiver.look() else { break };
-                        tell(Arrived { bytes: receiver.last(), label, link: Some(&sender) });
+                        tell(Arrived { bytes: receiver.last(), label, peer: None, link: Some(&sender) });
                     }
                 }
             }

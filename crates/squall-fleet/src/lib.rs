@@ -82,6 +82,9 @@ mod retry;
 #[cfg(not(loom))]
 mod sender;
 #[cfg(not(loom))]
+#[cfg_attr(any(not(target_os = "linux"), miri), allow(dead_code))]
+mod share;
+#[cfg(not(loom))]
 mod stations;
 #[cfg(not(loom))]
 mod stub;

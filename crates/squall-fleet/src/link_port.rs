@@ -51,8 +51,9 @@ impl Inbound for Linked {
 /// and requests that came before its end are handled. There are at most 4,031 links at a time.
 ///
 /// Each request is answered on its own link. The peer's programs call by
-/// [`connect_link`](crate::connect_link). Links take turns of 16 messages, so a peer that floods holds up the
-/// others by so many.
+/// [`connect_link`](crate::connect_link). Links take turns of 16 messages. Of several links, each has at most
+/// an eighth of the [requests](crate::Dispatcher::limit_requests) of its class, and waits beyond that. So a
+/// peer that floods holds up the others by 16 messages, and leaves them room.
 ///
 /// # Cost
 /// No thread for a link. While links have messages, the dispatcher's thread looks into them. For a link that

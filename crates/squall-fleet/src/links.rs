@@ -8,9 +8,10 @@
 //! link. The peer's next message calls it, by the thread `squall-calls`, which watches the sockets of all
 //! links.
 //!
-//! - I1. Each link is active, or quiet, or its number is in the bell. A quiet link has left its waker by
-//!   [`Inbound::ask`], which fails if there may be a message.
-//! - I2. The dispatcher sleeps only after each link is quiet and the bell has no ring, in one step with the
+//! - I1. Each link is active, or held, or quiet, or its number is in the bell. A quiet link has left its
+//!   waker by [`Inbound::ask`], which fails if there may be a message. A held link is not looked into until
+//!   its release makes it active.
+//! - I2. The dispatcher sleeps only after each link is quiet or held, and the bell has no ring, in one step with the
 //!   announcement of the sleep (`bell/I2`).
 //! - I3. Number 0 of the bell stands for links that another thread has added. They are in the list before the
 //!   ring.
@@ -115,6 +116,7 @@ struct Local<L> {
     /// Looks in vain since the last message.
     vain: u32,
     is_active: bool,
+    is_held: bool,
 }
 
 /// The result of a look.
@@ -233,12 +235,13 @@ impl<L: Inbound> Links<L> {
                         links.len() - 1
                     });
                     let waker = Waker::from(StdArc::new(Rings { number, bell: shared.bell.clone() }));
-                    links[number] = Some(Local { link, waker, vain: 0, is_active: true });
+                    links[number] = Some(Local { link, waker, vain: 0, is_active: true, is_held: false });
                     active.push(number);
                 }
                 // No link: a late ring of one that has ended (I4).
             } else if let Some(Some(local)) = links.get_mut(number)
                 && !local.is_active
+                && !local.is_held
             {
                 local.is_active = true;
                 local.vain = 0;
@@ -253,6 +256,30 @@ impl<L: Inbound> Links<L> {
         self.unused.push(number);
         self.shared.lock().count -= 1;
         Some(local.link)
+    }
+
+    /// Looks no further into a link, until its [release](Links::release). Late rings do not change that.
+    pub(crate) fn hold(&mut self, number: usize) {
+        let Some(Some(local)) = self.links.get_mut(number) else { return };
+        local.is_held = true;
+        if std::mem::take(&mut local.is_active)
+            && let Some(place) = self.active.iter().position(|active| *active == number)
+        {
+            self.active.swap_remove(place);
+            // Its turn ends.
+            self.burst = BURST;
+        }
+    }
+
+    /// Looks into a held link again.
+    pub(crate) fn release(&mut self, number: usize) {
+        if let Some(Some(local)) = self.links.get_mut(number)
+            && std::mem::take(&mut local.is_held)
+        {
+            local.is_active = true;
+            local.vain = 0;
+            self.active.push(number);
+        }
     }
 
     /// Makes the link at this place of `active` quiet. Returns false if it may have a message (I1).
@@ -375,6 +402,30 @@ mod tests {
         assert_eq!(links.end().len(), LINKS_MAX);
         assert!(links.shared().has_ended());
         assert!(links.shared().add(fake(0, false, &looks)).is_err());
+    }
+
+    #[test]
+    fn a_held_link_is_not_looked_into_and_a_ring_does_not_change_that() {
+        let looks = Rc::default();
+        let mut links = Links::new();
+        links.shared().add(fake(100, false, &looks)).unwrap();
+        links.shared().add(fake(100, false, &looks)).unwrap();
+        assert!(matches!(links.look(), Look::Message(_)));
+        links.hold(1);
+        links.hold(1);
+        links.shared().bell.ring(1);
+        for _ in 0..40 {
+            assert!(matches!(links.look(), Look::Message(2)));
+        }
+        links.hold(2);
+        assert!(matches!(links.look(), Look::Nothing));
+        assert!(links.sleep(Waker::noop()), "held links do not keep the dispatcher awake");
+        links.awake();
+        links.release(1);
+        links.release(1);
+        assert_eq!(links.active, [1]);
+        assert!(!links.sleep(Waker::noop()));
+        assert!(matches!(links.look(), Look::Message(1)));
     }
 
     #[test]

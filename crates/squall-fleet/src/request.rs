@@ -6,6 +6,7 @@ use crate::context::Core;
 use crate::envelope::{Envelope, Key};
 use crate::inlet::{Outlet, ReplyTo};
 use crate::replies;
+use crate::share::Share;
 use crate::stats::Counts;
 use std::fmt;
 use std::rc::{Rc, Weak};
@@ -41,6 +42,8 @@ pub struct Request {
     pub(crate) body: Vec<u8>,
     pub(crate) class: Class,
     pub(crate) counts: Rc<Counts>,
+    /// Of a request of a link.
+    pub(crate) share: Option<Share>,
 }
 
 impl Request {
@@ -122,6 +125,7 @@ impl Drop for Request {
         self.answer(&replies::dropped(self.token));
         let requests = &self.counts.requests[self.class as usize];
         requests.set(requests.get() - 1);
+        self.share = None;
         // A task of another dispatcher of this thread may have it. The dispatcher that sleeps may receive
         // again now, or end.
         if let Some(core) = self.core.upgrade()

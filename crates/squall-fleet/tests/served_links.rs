@@ -316,6 +316,48 @@ fn links_take_turns_and_a_flood_holds_up_no_other_link() {
 }
 
 #[test]
+fn a_link_leaves_room_for_the_requests_of_others() {
+    let mut dispatcher = Dispatcher::new();
+    // Two for each link.
+    dispatcher.limit_requests(16);
+    let (condition, port) = (Rc::new(Condition::new()), LinkPort::new());
+    let ((flooding, mut flood), (link, mut peer)) = (pair(4096), pair(4096));
+    port.adder().add_labelled(flooding, 1).unwrap();
+    port.adder().add_labelled(link, 2).unwrap();
+    (1..=20).for_each(|token| flood.0.send(&message(REQUEST, 1, token)).unwrap());
+    (1..=3).for_each(|token| peer.0.send(&message(REQUEST, 1, token)).unwrap());
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let (notes, waits) = (seen.clone(), condition.clone());
+    dispatcher.serve(port, Class::External, move |request| {
+        notes.borrow_mut().push(request.label());
+        let condition = waits.clone();
+        async move {
+            condition.wait().await;
+            request.reply(b"");
+        }
+    });
+    let mut run = Box::pin(dispatcher.run_async());
+    let of = |label| seen.borrow().iter().filter(|seen| **seen == label).count();
+    for requests in (2..=20).step_by(2) {
+        assert!(drive(&mut run).is_pending());
+        assert_eq!((of(1), of(2)), (requests, requests.min(3)));
+        condition.signal_all();
+    }
+    for (receiver, tokens) in [(&mut flood.1, 20), (&mut peer.1, 3)] {
+        for token in 1..=tokens {
+            drive_until_reply(&mut run, receiver);
+            assert_eq!(reply(receiver)[2], token);
+        }
+    }
+    // A link whose requests have ended is there again.
+    peer.0.send(&message(REQUEST, 1, 4)).unwrap();
+    while of(2) < 4 {
+        assert!(drive(&mut run).is_pending());
+        thread::yield_now();
+    }
+}
+
+#[test]
 fn a_higher_class_goes_first_and_the_limit_leaves_requests_in_the_links() {
     let mut dispatcher = Dispatcher::new();
     dispatcher.limit_requests(2);
