@@ -46,7 +46,7 @@ pub(crate) struct Once<W, O> {
     sessions: HashMap<u64, Session<W, O>>,
     /// Sessions without a running call, by their last use.
     idle: BTreeMap<u64, u64>,
-    /// Those of them with a reply.
+    /// Idle sessions with a reply, by their last use.
     done: BTreeMap<u64, u64>,
     /// Sessions by the nonces of the requests that opened them (I7).
     nonces: HashMap<u64, u64>,

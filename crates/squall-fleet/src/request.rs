@@ -42,7 +42,7 @@ pub struct Request {
     pub(crate) body: Vec<u8>,
     pub(crate) class: Class,
     pub(crate) counts: Rc<Counts>,
-    /// Of a request of a link.
+    /// The part of the link's share, for a request of a link.
     pub(crate) share: Option<Share>,
 }
 
@@ -72,9 +72,9 @@ impl Request {
         self.reply_to.is_some()
     }
 
-    /// Sends the result to the caller. Does not wait: while the caller's mailbox or link is full, the reply is
-    /// kept. At most 1,024 replies with 16 MiB are kept. Beyond that, the caller with most replies or bytes
-    /// loses its oldest one.
+    /// Sends the result to the caller. Does not wait: while the caller's mailbox or link is full, the reply
+    /// is kept. At most 1,024 replies with 16 MiB are kept. Beyond that, the caller with most replies or
+    /// bytes loses its oldest one.
     pub fn reply(mut self, body: &[u8]) {
         let token = self.token;
         self.answer(&Envelope::Reply { token, body });
