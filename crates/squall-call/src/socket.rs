@@ -331,6 +331,24 @@ pub fn wait_until_readable(descriptor: BorrowedFd<'_>, deadline: Instant) -> io:
     }
 }
 
+/// Waits until any of the descriptors is readable, or hung up, or `deadline`. Returns whether one is.
+///
+/// # Errors
+/// The error of poll(2).
+pub fn wait_until_any_readable(descriptors: &[BorrowedFd<'_>], deadline: Instant) -> io::Result<bool> {
+    let mut polled: Vec<PollFd<'_>> =
+        descriptors.iter().map(|descriptor| PollFd::new(descriptor, PollFlags::IN)).collect();
+    loop {
+        let Some(left) = left_until(deadline) else { return Ok(false) };
+        let left = Timespec::try_from(left).map_err(|_| ErrorKind::InvalidInput)?;
+        match rustix::event::poll(&mut polled, Some(&left)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// Shuts both directions of a connection down, so that its peer learns of the end.
 ///
 /// # Errors
