@@ -1,9 +1,10 @@
 //! Ports: links that a dispatcher serves, and the ways to add some.
 
-use crate::link::{Link, LinkError, LinkListener, LinkReceiver, LinkSender, Look};
+use crate::link::{Link, LinkError, LinkListener, LinkReceiver, LinkRequest, LinkSender, Look};
 use crate::links::{Inbound, LINKS_MAX, Links, Shared};
 use squall_call::socket;
 use squall_sys::sync::{StdArc, thread};
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
@@ -12,8 +13,8 @@ use std::time::{Duration, Instant};
 
 /// The pause of a listener that the system refuses, for example for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Handshakes that have threads at a time. The thread of the listener does the next one itself.
-const GREETS_MAX: usize = 8;
+/// The most processes that have connected and not said hello.
+const SILENT_MAX: usize = 64;
 /// The longest wait of a listener. The end of its port ends it.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -111,10 +112,10 @@ impl LinkPort {
 
     /// Makes a port that takes on all processes that connect to a listener.
     ///
-    /// The thread `squall-accepts` accepts them. Each handshake has a thread for its time, up to eight. It
-    /// takes 5 seconds at most, or as set by the listener's [`LinkOptions`](crate::LinkOptions). After eight
-    /// processes that hang, the next one waits for them. The threads and the name end after the port, once
-    /// the handshakes that are under way end.
+    /// The thread `squall-accepts` accepts them, and makes each link once its process has said hello. It
+    /// forgets a process that says no hello for 5 seconds, or as set by the listener's
+    /// [`LinkOptions`](crate::LinkOptions), and the oldest of more than 64 such processes. A process that
+    /// finds the port full is refused, and makes no link. The thread and the name end after the port.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -254,32 +255,61 @@ impl Drop for Accepts {
     }
 }
 
-/// Accepts processes until the port ends. Each handshake has a thread, while there are few.
+/// Accepts processes until the port ends. A handshake never waits: it begins once the process has said hello.
 fn accept_all(listener: &LinkListener, adder: &LinkAdder) {
-    // Each thread has a clone, so their number is that of the clones.
-    let threads = StdArc::new(());
+    // Processes without a hello, and the ends of their time. The oldest comes first.
+    let mut silent: VecDeque<(LinkRequest, Instant)> = VecDeque::new();
     while !adder.has_ended() {
         match listener.look() {
+            Ok(Look::Request(request)) if request.has_hello() => {
+                greet(request, adder);
+                continue;
+            }
             Ok(Look::Request(request)) => {
-                let (adder, one) = (adder.clone(), threads.clone());
-                let greet = move || {
-                    // A process that connects, and then makes no link, is forgotten.
-                    drop(request.link().map(|link| adder.add(link)));
-                    drop(one);
-                };
-                if StdArc::strong_count(&threads) > GREETS_MAX + 1 {
-                    greet();
-                    continue;
+                if silent.len() == SILENT_MAX
+                    && let Some((oldest, _)) = silent.pop_front()
+                {
+                    greet_if_ready(oldest, adder);
                 }
-                // Without a thread the process finds its connection closed.
-                drop(thread::Builder::new().name("squall-greets".into()).spawn(greet));
+                let deadline = request.deadline();
+                silent.push_back((request, deadline));
+                continue;
             }
-            Ok(Look::Refused) => {}
-            Ok(Look::Nothing) => {
-                let _ = socket::wait_until_readable(listener.as_fd(), Instant::now() + DAY);
-            }
+            Ok(Look::Refused) => continue,
+            Ok(Look::Nothing) => {}
             // Too many open files, for example. The process still waits.
             Err(_) => thread::sleep(PAUSE),
         }
+        let now = Instant::now();
+        for (request, deadline) in std::mem::take(&mut silent) {
+            if let Some(request) = greet_if_ready(request, adder)
+                && now < deadline
+            {
+                silent.push_back((request, deadline));
+            }
+        }
+        let deadline = silent.iter().map(|(_, deadline)| *deadline).chain([now + DAY]).min();
+        let mut descriptors = vec![listener.as_fd()];
+        descriptors.extend(silent.iter().map(|(request, _)| request.as_fd()));
+        let _ = socket::wait_until_any_readable(&descriptors, deadline.unwrap_or(now));
     }
+}
+
+/// Makes the link of a process that has said hello. Returns the request of another one.
+fn greet_if_ready(request: LinkRequest, adder: &LinkAdder) -> Option<LinkRequest> {
+    if !request.has_hello() {
+        return Some(request);
+    }
+    greet(request, adder);
+    None
+}
+
+/// Makes the link of a process that has said hello.
+fn greet(request: LinkRequest, adder: &LinkAdder) {
+    // Refused before the handshake, so the process learns that it has no link.
+    if !adder.0.has_room() {
+        return;
+    }
+    // A process that breaks the handshake is forgotten.
+    drop(request.link().map(|link| adder.add(link)));
 }

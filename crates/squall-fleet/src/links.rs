@@ -11,8 +11,8 @@
 //! - I1. Each link is active, or held, or quiet, or its number is in the bell. A quiet link has left its
 //!   waker by [`Inbound::ask`], which fails if there may be a message. A held link is not looked into until
 //!   its release makes it active.
-//! - I2. The dispatcher sleeps only after each link is quiet or held, and the bell has no ring, in one step with the
-//!   announcement of the sleep (`bell/I2`).
+//! - I2. The dispatcher sleeps only after each link is quiet or held, and the bell has no ring, in one step
+//!   with the announcement of the sleep (`bell/I2`).
 //! - I3. Number 0 of the bell stands for links that another thread has added. They are in the list before the
 //!   ring.
 //! - I4. A number is used again after its link has ended. A late ring of the old link makes the new one
@@ -72,6 +72,12 @@ impl<L> Shared<L> {
     /// Returns whether the dispatcher has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.lock().has_ended
+    }
+
+    /// Returns whether it would take a link on now.
+    pub(crate) fn has_room(&self) -> bool {
+        let fresh = self.lock();
+        !fresh.has_ended && fresh.count < LINKS_MAX
     }
 
     /// Adds a link. Returns it if there are [`LINKS_MAX`] already, or the dispatcher has ended.
@@ -379,7 +385,9 @@ mod tests {
         for _ in 0..LINKS_MAX - 1 {
             links.shared().add(fake(0, false, &looks)).unwrap();
         }
+        assert!(links.shared().has_room());
         links.shared().add(fake(1, true, &looks)).unwrap();
+        assert!(!links.shared().has_room());
         let refused = links.shared().add(fake(0, false, &looks)).unwrap_err();
         let (mut messages, mut ends) = (0, 0);
         while ends == 0 {
@@ -400,7 +408,7 @@ mod tests {
         assert!(links.sleep(Waker::noop()));
         links.awake();
         assert_eq!(links.end().len(), LINKS_MAX);
-        assert!(links.shared().has_ended());
+        assert!(links.shared().has_ended() && !links.shared().has_room());
         assert!(links.shared().add(fake(0, false, &looks)).is_err());
     }
 

@@ -6,7 +6,7 @@ mod this_program;
 
 use squall_call::socket::{self, Packet};
 use squall_call::socket_pair;
-use squall_fleet::{Link, LinkError, LinkListener, LinkOptions, LinkReceiver, LinkSender};
+use squall_fleet::{Link, LinkError, LinkListener, LinkOptions, LinkPort, LinkReceiver, LinkSender};
 use squall_machine::unpark::Unpark;
 use squall_sys::shared::SharedMemory;
 use std::future::Future;
@@ -557,4 +557,21 @@ fn books() {
 fn nothing_of_a_link_remains() {
     let (mut child, _socket) = start("books", 0);
     assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn processes_that_say_no_hello_hold_up_no_other_one() {
+    let name = format!("test-silent-{}", std::process::id());
+    let (day, minutes) = (Duration::from_secs(24 * 60 * 60), Instant::now() + Duration::from_secs(600));
+    let listener = LinkListener::bind_with(&name, LinkOptions::new().limit(day)).unwrap();
+    let port = LinkPort::listen(listener).unwrap();
+    let connect = || socket::connect_to("squall-link", socket::own_user(), &name, minutes).unwrap();
+    let silent: Vec<_> = (0..100).map(|_| connect()).collect();
+    // The handshake ends after the hello of the port.
+    LinkOptions::new().limit(Duration::from_secs(600)).connect(&name).unwrap();
+    // The port has forgotten the oldest ones.
+    assert!(socket::wait_until_readable(silent[0].as_fd(), minutes).unwrap());
+    assert!(!socket::is_readable(silent[99].as_fd()));
+    drop(port);
+    assert!(socket::wait_until_readable(silent[99].as_fd(), minutes).unwrap());
 }

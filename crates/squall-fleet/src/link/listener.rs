@@ -110,6 +110,12 @@ impl AsFd for LinkListener {
     }
 }
 
+impl AsFd for LinkRequest {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 /// A process that has connected. Dropping the request refuses it.
 #[derive(Debug)]
 #[must_use = "a request that is dropped refuses the process"]
@@ -128,6 +134,16 @@ impl LinkRequest {
     /// Returns the user of the process.
     pub fn uid(&self) -> u32 {
         self.peer.uid
+    }
+
+    /// Returns whether the process has said hello, or has hung up. The handshake does not wait then.
+    pub(crate) fn has_hello(&self) -> bool {
+        socket::is_readable(self.socket.as_fd())
+    }
+
+    /// Returns the end of a handshake that begins now.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.options.deadline()
     }
 
     /// Makes the link. Waits for the handshake of the process, which may hang: for 5 seconds at most, or as
