@@ -61,7 +61,7 @@ impl<W: Copy + Eq + Hash> Late<W> {
         lost
     }
 
-    /// Drops the oldest reply of the way with most by this measure. Returns false if none waits.
+    /// Drops the oldest reply of the way with most by this measure. Returns false if the ways are empty.
     fn lose(&mut self, measure: impl Fn(&Queue) -> usize) -> bool {
         let waits = self.queues.values_mut().filter(|queue| !queue.messages.is_empty());
         let Some(queue) = waits.max_by_key(|queue| measure(queue)) else { return false };

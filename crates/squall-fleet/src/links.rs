@@ -130,7 +130,7 @@ struct Local<L> {
 pub(crate) enum Look<L, E> {
     /// The link of this number has a message.
     Message(usize),
-    /// A link has ended, for a reason. Its messages were received.
+    /// The link has ended, for the given reason. Its messages were received.
     Ended(L, E),
     Nothing,
 }

@@ -87,7 +87,7 @@ enum State<W> {
 pub(crate) enum Step {
     /// The call runs.
     Run,
-    /// The reply was sent before, and is sent again.
+    /// The reply was sent before. It is sent again.
     Again(Vec<u8>),
     /// No step: it runs already, or the caller has its result.
     Ignore,

@@ -44,7 +44,7 @@ impl Times {
 #[derive(Debug)]
 pub(crate) enum Ended {
     Fate(Fate),
-    /// The server takes no message with this capability. None was sent.
+    /// The server takes no message with this capability. The call was not sent.
     Denied,
     /// The server told this reason, after so many copies were sent.
     Told {

@@ -105,7 +105,7 @@ mod tests {
     fn a_link_above_its_share_is_released_only_below_it() {
         let shares = Rc::new(Shares::default());
         let peer = Peer { place: 1, link: 7 };
-        // It was alone, and nothing held it.
+        // It was alone, so it was not held.
         let mut begun: Vec<Share> = (0..5).map(|_| shares.begin(peer, 24)).collect();
         assert!(begun[4].hold_if_full());
         begun.drain(..2);
