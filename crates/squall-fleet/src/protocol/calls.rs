@@ -73,12 +73,21 @@ struct Sent {
     attempts: u32,
 }
 
+/// An `Open` without an answer.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    node: NodeId,
+    again_at: Time,
+    /// The time between the next question and the one after it.
+    pause: Time,
+}
+
 #[derive(Debug, Default)]
 struct ClientSession {
     id: Option<u64>,
     nonce: u64,
-    /// The last `Open` and its node.
-    asked: Option<(Time, NodeId)>,
+    /// The last question for a number.
+    asked: Option<Asked>,
     next: u64,
     /// Calls without a result.
     open: BTreeSet<u64>,
@@ -235,6 +244,10 @@ impl Client {
     fn act(&mut self, now: Time, id: CallId, lookup: &mut dyn Lookup) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         if now >= call.deadline {
+            if call.found {
+                // The server that the entry names has not answered. The next call shall not trust it.
+                lookup.doubt(call.route.name.alias());
+            }
             let fate = match (call.sent, call.found) {
                 _ if call.uncertain => Fate::TimedOut,
                 (Some(_), _) => Fate::TimedOut,
@@ -293,7 +306,9 @@ impl Client {
             lookup.doubt(alias);
             return self.wait(id, now + PAUSE);
         };
-        self.send(now, id, key, node);
+        if self.send(now, id, key, node) {
+            lookup.doubt(alias);
+        }
     }
 
     /// Chooses a service of a name: the nearest one. A service with state is kept, the others take turns.
@@ -314,8 +329,10 @@ impl Client {
         Some(chosen)
     }
 
-    fn send(&mut self, now: Time, id: CallId, key: Key, node: NodeId) {
-        let Some(call) = self.calls.get_mut(&id) else { return };
+    /// Sends a call, or asks for a session first. Returns whether the node has left such a question
+    /// unanswered, as a node does that has died.
+    fn send(&mut self, now: Time, id: CallId, key: Key, node: NodeId) -> bool {
+        let Some(call) = self.calls.get_mut(&id) else { return false };
         let session = self.sessions.entry(key).or_default();
         // The server may forget a session without calls.
         if session.open.is_empty() && now > session.used_at + SESSION_IDLE {
@@ -326,20 +343,28 @@ impl Client {
             if session.nonce == 0 {
                 session.nonce = self.random.next() | 1;
             }
-            let asked = session.asked.is_some_and(|(at, to)| to == node && now < at + call.retry);
-            if !asked {
-                session.asked = Some((now, node));
+            let before = session.asked.filter(|asked| asked.node == node);
+            let waits = before.is_some_and(|asked| now < asked.again_at);
+            let asked = match before {
+                Some(asked) if waits => asked,
+                Some(asked) => {
+                    Asked { node, again_at: now + asked.pause, pause: (2 * asked.pause).min(RETRY_MAX) }
+                }
+                None => Asked { node, again_at: now + RETRY, pause: 2 * RETRY },
+            };
+            if !waits {
+                session.asked = Some(asked);
                 self.out.push((node, Body::Open { key, nonce: session.nonce }));
             }
-            let until = now + call.retry;
-            call.retry = (call.retry * 2).min(RETRY_MAX);
-            return self.wait(id, until);
+            self.wait(id, asked.again_at);
+            return before.is_some() && !waits;
         };
         let sent = match call.sent {
             Some(sent) => Sent { node, attempts: sent.attempts + 1, ..sent },
             None => {
                 if session.open.len() as u64 >= WINDOW {
-                    return self.wait(id, now + PAUSE);
+                    self.wait(id, now + PAUSE);
+                    return false;
                 }
                 let number = session.next;
                 session.next += 1;
@@ -368,6 +393,7 @@ impl Client {
         self.by_session.insert((sent.session, sent.number), id);
         self.out.push((node, body));
         self.wait(id, until);
+        false
     }
 
     pub(crate) fn opened(

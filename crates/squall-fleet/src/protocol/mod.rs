@@ -11,6 +11,8 @@
 
 mod answer;
 mod calls;
+#[cfg(test)]
+mod calls_tests;
 mod core;
 mod directory;
 #[cfg(test)]
