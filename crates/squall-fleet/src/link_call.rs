@@ -3,7 +3,8 @@
 //! Problem: a task that calls a server of another process must not block its thread, and its reply must not
 //! wait behind requests.
 //! Idea: the links to servers share one bell, like those of a port. The dispatcher looks into them where
-//! it looks for replies. A link carries the requests of this side only, so its other direction has replies alone.
+//! it looks for replies. A link carries the requests of this side alone. So its other direction has replies
+//! alone.
 //!
 //! - I1. The replies of all links are received with those of mailboxes, before all requests.
 //! - I2. Each link has a label of its own, which its calls know. So the process at the end of a link ends no

@@ -242,20 +242,24 @@ impl Group {
 
     /// Returns whether these nodes decide, before and after an uncommitted change of voters (I2, I5).
     fn decides(&self, nodes: &dyn Fn(NodeId) -> bool) -> bool {
-        let voters = self.voters();
-        self.decide_of(&voters, nodes)
-            && Guard::BothMajorities.or(self.decide_of(&self.voters_before(&voters), nodes))
+        let (voters, all) = (self.voters(), self.directory.voters.len());
+        let all = if Guard::DeadCount.is_removed() { 0 } else { all };
+        self.decide_of(&voters, 0, nodes)
+            && Guard::BothMajorities.or(self.decide_of(&self.voters_before(&voters), all, nodes))
     }
 
-    /// Returns whether these nodes decide for a set of voters (I5).
-    fn decide_of(&self, voters: &BTreeSet<NodeId>, nodes: &dyn Fn(NodeId) -> bool) -> bool {
-        let majority = voters.len() / 2 + 1;
+    /// Returns whether these nodes decide for a set of voters (I5). It may lack a voter that is dead, of `all`
+    /// voters of whom others may know. A majority of the rest shares a member with each majority of all. The
+    /// living do so only if they are more than a majority spares of all: else a leader could remove dead
+    /// voters one by one, until it decides alone.
+    fn decide_of(&self, voters: &BTreeSet<NodeId>, all: usize, nodes: &dyn Fn(NodeId) -> bool) -> bool {
+        let (majority, all) = (voters.len() / 2 + 1, all.max(voters.len()));
         let yes = voters.iter().filter(|voter| nodes(**voter)).count();
         if voters.is_empty() || yes >= majority {
             return true;
         }
         let living = voters.iter().filter(|voter| !self.dead.contains(voter) || nodes(**voter)).count();
-        yes == living && living > voters.len() - majority
+        yes == living && living > all - (all / 2 + 1)
     }
 
     /// The time until which no other leader can be elected (I4). 0 if this node does not lead.
@@ -360,8 +364,8 @@ impl Group {
         };
         let without = |node| {
             let rest: BTreeSet<NodeId> = voters.iter().copied().filter(|voter| *voter != node).collect();
-            self.decide_of(&rest, &answers)
-                && (self.dead.contains(&node) || self.decide_of(&voters, &answers))
+            self.decide_of(&rest, voters.len(), &answers)
+                && (self.dead.contains(&node) || self.decide_of(&voters, 0, &answers))
         };
         let gone = |node: &NodeId| (silent(*node) || has_left(*node)) && without(*node);
         let gone = members.keys().copied().find(gone);

@@ -32,6 +32,8 @@ pub(crate) enum Guard {
     OneVote,
     /// A change of voters needs a majority of the old ones too.
     BothMajorities,
+    /// The living decide alone only if they are enough of all voters, with those whose removal is under way.
+    DeadCount,
     /// Voters change once all changes before are committed.
     OneChange,
     /// A leader commits changes of its own term only, and the older ones with them.
@@ -84,6 +86,7 @@ impl Guard {
         Guard::VoteByLog,
         Guard::OneVote,
         Guard::BothMajorities,
+        Guard::DeadCount,
         Guard::OneChange,
         Guard::OwnTerm,
         Guard::KnownBefore,

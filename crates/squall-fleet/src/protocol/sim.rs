@@ -29,7 +29,7 @@ const SHARDS: u32 = 3;
 /// Seeds that failed once.
 const PAST_FAILURES: &[u64] = &[
     13, 45, 100, 101, 137, 165, 195, 208, 260, 292, 318, 343, 356, 374, 704, 987, 1328, 1609, 4047, 5621,
-    9907, 1498, 5383, 801, 2705,
+    9907, 1498, 5383, 801, 2705, 50_467, 50_701,
 ];
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]

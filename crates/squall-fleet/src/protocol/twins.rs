@@ -16,6 +16,7 @@ const TWINS: &[(Guard, u64)] = &[
     (Guard::VoteByLog, 17),
     (Guard::OneVote, 21),
     (Guard::BothMajorities, 34),
+    (Guard::DeadCount, 50_701),
     (Guard::SessionsTravel, 0),
     (Guard::Remembered, 0),
     (Guard::LowNumbers, 35),
