@@ -15,7 +15,7 @@
 //! Cost: an idle keeper sleeps. It wakes for orders, new connections and the ends of pauses.
 
 use crate::frame::{Frames, HELLO_BYTES_MAX, Hello, address, hello};
-use crate::peer::{Flushed, Link, Peer};
+use crate::peer::{BACKOFF_MAX, Flushed, Link, Peer};
 use crate::tcp::Settings;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
@@ -202,7 +202,7 @@ struct Dial {
 struct Open {
     link: Arc<Link>,
     peer: Arc<Peer>,
-    /// Returns whether the other side has sent its hello.
+    /// Returns whether the connection was of use.
     reader: JoinHandle<bool>,
 }
 
@@ -339,8 +339,10 @@ impl Keeper {
 
     fn flush(&mut self, peer: Arc<Peer>, link: Arc<Link>) {
         let waits = self.blocked.iter().any(|(_, blocked)| blocked.id == link.id);
-        if peer.flush(&link) == Flushed::Blocked && !waits {
-            self.blocked.push((peer, link));
+        match peer.flush(&link) {
+            Flushed::Blocked if !waits => self.blocked.push((peer, link)),
+            Flushed::Broken => self.dial(peer, Instant::now()),
+            Flushed::Blocked | Flushed::Done => {}
         }
     }
 
@@ -465,8 +467,10 @@ impl Keeper {
         self.next_id += 1;
         let link = Arc::new(Link { id, stream });
         // First, so that an answer to the first frame finds the connection.
-        if peer.connect(Arc::clone(&link)) == Flushed::Blocked {
-            self.blocked.push((Arc::clone(&peer), Arc::clone(&link)));
+        match peer.connect(Arc::clone(&link)) {
+            Flushed::Blocked => self.blocked.push((Arc::clone(&peer), Arc::clone(&link))),
+            Flushed::Broken => self.dial(Arc::clone(&peer), now),
+            Flushed::Done => {}
         }
         let reading = Reading {
             shared: Arc::clone(&self.shared),
@@ -487,31 +491,32 @@ impl Keeper {
     /// Joins the reader of a connection that has ended.
     fn collect(&mut self, id: u64, now: Instant) {
         let Some(Open { peer, reader, .. }) = self.open.remove(&id) else { return };
-        let greeted = self.join(reader);
-        self.ended(id, peer, greeted, now);
+        let proven = self.join(reader);
+        self.ended(id, peer, proven, now);
     }
 
     /// Forgets a connection that has ended, and its peer if it is idle.
-    fn ended(&mut self, id: u64, peer: Arc<Peer>, greeted: bool, now: Instant) {
+    fn ended(&mut self, id: u64, peer: Arc<Peer>, proven: bool, now: Instant) {
         // Relaxed: the counts publish no other data.
         self.shared.counts.connections.fetch_sub(1, Ordering::Relaxed);
-        let ended = peer.disconnected(id, greeted, now);
+        let ended = peer.disconnected(id, proven, now);
         add(&self.shared.counts.lost, ended.lost as u64);
         if ended.dial {
             self.dial(peer, now);
-        } else if greeted {
+        } else if proven {
             self.shared.forget_if_idle(&peer);
         } else {
+            // The peer is kept for its pause.
             self.idle.push((peer, now + FORGET_AFTER));
         }
     }
 
     fn join(&self, reader: JoinHandle<bool>) -> bool {
         let own = reader.thread().id();
-        // A reader that panicked in the receiver had been greeted.
-        let greeted = reader.join().unwrap_or(true);
+        // A reader that panicked in the receiver had a frame.
+        let proven = reader.join().unwrap_or(true);
         lock(&self.shared.orders, "the keeper's orders").threads.retain(|known| *known != own);
-        greeted
+        proven
     }
 
     /// Ends all connections, and waits for their readers (I2).
@@ -536,16 +541,16 @@ struct Reading {
 }
 
 impl Reading {
-    /// Hands frames to the receiver until the connection ends. Returns whether the other side has sent its
-    /// hello.
+    /// Hands frames to the receiver until the connection ends. Returns whether the connection was of use: a
+    /// frame came, or the connection stayed longer than the longest pause.
     fn run(self, dialled: bool) -> bool {
         self.shared.enter();
         // The hello of a dialling side was read by the keeper.
-        let greeted = !dialled || self.read_greeting().is_ok();
-        if greeted {
-            self.read_frames();
+        if dialled && self.read_greeting().is_err() {
+            return false;
         }
-        greeted
+        let began = Instant::now();
+        self.read_frames() > 0 || began.elapsed() > BACKOFF_MAX
     }
 
     /// Reads the hello of the other side, which has `dead_after` for it (I3).
@@ -571,23 +576,26 @@ impl Reading {
         stream.set_read_timeout(None)
     }
 
-    fn read_frames(&self) {
+    /// Returns the number of frames that came.
+    fn read_frames(&self) -> u64 {
         let mut frames = Frames::new(self.shared.settings.frame_bytes);
+        let mut received = 0;
         loop {
             match (&self.link.stream).read(frames.room()) {
-                Ok(0) => return,
+                Ok(0) => return received,
                 Ok(count) => frames.filled(count),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(_) => return,
+                Err(_) => return received,
             }
             loop {
                 match frames.next() {
                     Ok(Some(frame)) => {
+                        received += 1;
                         add(&self.shared.counts.received, 1);
                         self.receiver.receive(&self.peer.name, frame);
                     }
                     Ok(None) => break,
-                    Err(_) => return,
+                    Err(_) => return received,
                 }
             }
         }

@@ -22,7 +22,7 @@ use std::io::IoSlice;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// The pause after the first failed dial, and after the end of a connection.
+/// The pause after the first failed dial, and after the end of a connection that had carried a frame.
 pub(crate) const BACKOFF_MIN: Duration = Duration::from_millis(10);
 /// The longest pause between two dials.
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(1);
@@ -98,6 +98,8 @@ pub(crate) enum Flushed {
     Done,
     /// The socket takes no more bytes now.
     Blocked,
+    /// The connection has ended, and the keeper must dial for the queue.
+    Broken,
 }
 
 /// The consequences of the end of a connection.
@@ -137,10 +139,7 @@ impl Peer {
             match write(&link.stream, &length(frame), frame) {
                 Wrote::All => return Sent::Taken,
                 Wrote::Part(count) => begun = count,
-                Wrote::Broken => {
-                    link.end();
-                    state.link = None;
-                }
+                Wrote::Broken => state.lose_link(),
             }
         } else if !state.queue.is_empty() && state.queued_bytes + frame.len() + LENGTH_BYTES > queue_bytes {
             return Sent::Lost;
@@ -184,8 +183,10 @@ impl Peer {
         }
     }
 
-    /// Forgets the connection `id`, which has ended.
-    pub(crate) fn disconnected(&self, id: u64, greeted: bool, now: Instant) -> Ended {
+    /// Forgets the connection `id`, which has ended. `proven` says whether it was of use: a frame came, or
+    /// the connection stayed for a while. If not, the pause before the next dial grows, as after a failed
+    /// one.
+    pub(crate) fn disconnected(&self, id: u64, proven: bool, now: Instant) -> Ended {
         let mut state = self.state();
         if state.older.as_ref().is_some_and(|link| link.id == id) {
             state.older = None;
@@ -199,7 +200,7 @@ impl Peer {
         state.blocked = false;
         // It cannot have arrived, so it is sent again from its first byte.
         state.begun = 0;
-        state.backoff = if greeted { BACKOFF_MIN } else { state.backoff.longer() };
+        state.backoff = if proven { BACKOFF_MIN } else { state.backoff.longer() };
         state.retry_at = Some(now + state.backoff);
         if self.address.is_none() {
             return Ended { dial: false, lost: state.clear() };
@@ -267,6 +268,17 @@ impl State {
         }
     }
 
+    /// Ends the connection that a write found broken. The next dial comes after the present pause.
+    fn lose_link(&mut self) {
+        if let Some(link) = self.link.take() {
+            link.end();
+        }
+        // A frame that was begun is sent again from its first byte.
+        (self.begun, self.blocked) = (0, false);
+        self.backoff = self.backoff.max(BACKOFF_MIN);
+        self.retry_at = Some(Instant::now() + self.backoff);
+    }
+
     fn clear(&mut self) -> usize {
         self.queued_bytes = 0;
         self.begun = 0;
@@ -286,10 +298,13 @@ impl State {
                     self.blocked = true;
                     return Flushed::Blocked;
                 }
-                // The reader sees the end too, and the keeper then calls `disconnected`.
+                // The reader may be held up in the receiver, so the queue does not wait for its end.
                 Wrote::Broken => {
-                    link.end();
-                    break;
+                    self.lose_link();
+                    return match std::mem::replace(&mut self.dialling, true) {
+                        true => Flushed::Done,
+                        false => Flushed::Broken,
+                    };
                 }
             }
         }
@@ -401,6 +416,40 @@ mod tests {
         assert_eq!(peer.connect(link(1).0), Flushed::Done);
         assert!(!peer.disconnected(1, true, now).dial);
         assert_eq!(peer.dial_at(now), Some(now + BACKOFF_MIN));
+    }
+
+    #[test]
+    fn a_peer_that_ends_each_connection_at_once_is_dialled_after_longer_pauses() {
+        let (peer, now) = (peer(), Instant::now());
+        for (id, pause) in (1..).zip([10, 20, 40, 80, 160, 320, 640, 1000, 1000]) {
+            let (link, _other) = link(id);
+            assert_eq!(peer.connect(link), Flushed::Done);
+            assert!(!peer.disconnected(id, false, now).dial);
+            assert_eq!(peer.dial_at(now), Some(now + Duration::from_millis(pause)));
+        }
+        assert_eq!(peer.connect(link(100).0), Flushed::Done);
+        assert!(!peer.disconnected(100, true, now).dial);
+        assert_eq!(peer.dial_at(now), Some(now + BACKOFF_MIN));
+    }
+
+    /// The reader of the connection may be held up in the receiver, and sees its end later.
+    #[test]
+    fn a_queue_does_not_wait_for_the_reader_of_a_broken_connection() {
+        let peer = peer();
+        let (first, _other) = link(1);
+        assert_eq!(peer.connect(Arc::clone(&first)), Flushed::Done);
+        while peer.send(&[0; 1 << 20], usize::MAX) == Sent::Taken {}
+        first.end();
+        assert_eq!(peer.flush(&first), Flushed::Broken);
+        assert!(peer.dial_at(Instant::now()).is_some());
+        // Dialled once, and the late end of the connection changes nothing.
+        assert_eq!(peer.send(b"two", usize::MAX), Sent::Taken);
+        assert_eq!(peer.disconnected(1, true, Instant::now()), Ended { dial: false, lost: 0 });
+        let (second, mut at_second) = link(2);
+        let _ = peer.connect(second);
+        let mut length = [0; LENGTH_BYTES];
+        at_second.read_exact(&mut length).unwrap();
+        assert_eq!(length, (1_u32 << 20).to_le_bytes());
     }
 
     #[test]

@@ -102,7 +102,8 @@ impl TcpBuilder {
 ///
 /// One connection serves both directions: the side that dials tells its endpoint. A connection is made for
 /// the first frame, and again for the first frame after its end. Dials that fail are repeated after pauses of
-/// 10 ms to 1 s, as long as frames are sent. Frames that wait when a dial fails are lost.
+/// 10 ms to 1 s, as long as frames are sent. The pauses also grow for a peer that ends each connection
+/// within a second, without a frame. Frames that wait when a dial fails are lost.
 ///
 /// Endpoints are written as `tcp/10.0.0.1:7447` or `tcp/[fd00::1]:7447`. Names of hosts are not looked up.
 /// The sender of a frame is known by its endpoint if the connection comes from the address in it. Any other
