@@ -105,6 +105,20 @@ pub struct Balance {
     pub lost_shards: u64,
 }
 
+impl Balance {
+    /// Adds the sums of other books.
+    pub(super) fn plus(self, other: &Balance) -> Balance {
+        Balance {
+            done: self.done + other.done,
+            not_run: self.not_run + other.not_run,
+            unsure_ran: self.unsure_ran + other.unsure_ran,
+            unsure_not_run: self.unsure_not_run + other.unsure_not_run,
+            counted: self.counted + other.counted,
+            lost_shards: self.lost_shards + other.lost_shards,
+        }
+    }
+}
+
 impl Books {
     pub(super) fn new() -> Books {
         Books {

@@ -14,7 +14,9 @@
 //! - I4. If no member was killed or stopped in between, each shard has kept its state.
 //! - I5. At the end no child, no descriptor, no shared memory, no thread of a node and no socket of the run
 //!   remains.
-//! - I6. Each planned break must end the run with a violation (`breaks`).
+//! - I6. Large runs have several groups at once, one for each four client threads. Most of the time of a
+//!   group passes in waits: for leases, and for starts of processes.
+//! - I7. Each planned break must end the run with a violation (`breaks`).
 
 mod books;
 mod breaks;
@@ -26,7 +28,7 @@ mod spans;
 mod state;
 
 use std::fs;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -59,6 +61,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The fewest and the most members.
 const MEMBERS_MIN: usize = 3;
 const MEMBERS_MAX: usize = 7;
+/// Client threads for each further group.
+const CLIENTS: usize = 4;
 /// The longest stop of a member, in milliseconds. Its membership ends after about 1.3 s.
 const STOP_MS_MAX: u64 = 2_000;
 /// The longest rest of a client between two calls.
@@ -91,18 +95,30 @@ fn run(run: &Run) -> Result<Report, Violation> {
     let warm = Group::start(GroupKey::random(), &format!("{prefix}-first"), 1).and_then(Group::end);
     warm.map_err(Violation)?;
     let before = settle(&prefix, |_| false, 20);
-    let mut group =
-        Group::start_broken(GroupKey::random(), &prefix, MEMBERS_MIN as u32, broken).map_err(Violation)?;
-    let mut counts = Counts::default();
-    let disturbed = (group.add_clients((1..=run.threads as u64).map(|stream| run.rng(stream)), REST))
-        .and_then(|()| disturb(run, &mut group, &mut counts));
-    if broken == Some(Break::LeakDescriptor) {
-        std::mem::forget(fs::File::open("/proc/self/maps"));
+    let groups = (run.threads / CLIENTS).max(1) as u64;
+    let failed = AtomicBool::new(false);
+    let ends: Vec<Result<(Balance, Counts), String>> = thread::scope(|threads| {
+        let running: Vec<_> = (1..groups)
+            .map(|group| {
+                let (prefix, failed) = (format!("{prefix}-{group}"), &failed);
+                threads.spawn(move || run_group(run, &prefix, group, groups, broken, failed))
+            })
+            .collect();
+        let first = run_group(run, &format!("{prefix}-0"), 0, groups, broken, &failed);
+        let panicked = |_| Err("the thread of a group panicked".to_owned());
+        let others = running.into_iter().map(|group| group.join().unwrap_or_else(panicked));
+        [first].into_iter().chain(others).collect()
+    });
+    let (mut counts, mut balance) = (Counts::default(), Balance::default());
+    for end in ends {
+        let (sums, done) = end.map_err(Violation)?;
+        balance = balance.plus(&sums);
+        counts = counts.plus(&done);
     }
-    let balance = disturbed.and_then(|()| group.end()).map_err(Violation)?;
     await_clean(&prefix, before).map_err(Violation)?;
     let books::Balance { done, not_run, unsure_ran, unsure_not_run, counted, lost_shards } = balance;
     Ok(Report(vec![
+        ("groups", groups),
         ("joined", counts.joined),
         ("left", counts.left),
         ("killed", counts.killed),
@@ -118,11 +134,59 @@ fn run(run: &Run) -> Result<Report, Violation> {
     ]))
 }
 
-/// Disturbs the group until the time is over.
-fn disturb(run: &Run, group: &mut Group, counts: &mut Counts) -> Result<(), String> {
-    let mut rng = run.rng(0);
+impl Counts {
+    fn plus(self, other: &Counts) -> Counts {
+        Counts {
+            joined: self.joined + other.joined,
+            left: self.left + other.left,
+            killed: self.killed + other.killed,
+            stopped: self.stopped + other.stopped,
+            killed_stopped: self.killed_stopped + other.killed_stopped,
+            healed: self.healed + other.healed,
+        }
+    }
+}
+
+/// Runs the group with this number of `groups`, and its share of the clients. Sets `failed` at a violation,
+/// and ends early if another group has set it.
+fn run_group(
+    run: &Run,
+    prefix: &str,
+    number: u64,
+    groups: u64,
+    broken: Option<Break>,
+    failed: &AtomicBool,
+) -> Result<(Balance, Counts), String> {
+    let mut counts = Counts::default();
+    let ended =
+        Group::start_broken(GroupKey::random(), prefix, MEMBERS_MIN as u32, broken).and_then(|mut group| {
+            // The streams of random numbers: one for the group, and one for each of its clients.
+            let streams = (1..=run.threads as u64).filter(|stream| stream % groups == number);
+            group.add_clients(streams.map(|stream| run.rng(stream)), REST)?;
+            let stream = number << 32;
+            disturb(run, stream, &mut group, &mut counts, failed)?;
+            if broken == Some(Break::LeakDescriptor) {
+                std::mem::forget(fs::File::open("/proc/self/maps"));
+            }
+            group.end()
+        });
+    // Relaxed: the flag publishes no other data.
+    failed.fetch_or(ended.is_err(), Ordering::Relaxed);
+    ended.map(|balance| (balance, counts))
+}
+
+/// Disturbs the group until the time is over, or another group has failed.
+fn disturb(
+    run: &Run,
+    stream: u64,
+    group: &mut Group,
+    counts: &mut Counts,
+    failed: &AtomicBool,
+) -> Result<(), String> {
+    let mut rng = run.rng(stream);
     let mut settled = group.settle()?;
-    while !run.is_over() {
+    // Relaxed: the flag publishes no other data.
+    while !run.is_over() && !failed.load(Ordering::Relaxed) {
         // Of five voters, two may be lost at a time.
         let most = if group.numbers().len() >= 5 { 2 } else { 1 };
         let mut dies = false;
