@@ -50,6 +50,8 @@ pub const STRESSES: &[Stress] = &[
     bags::STRESS,
     calls::STRESS,
     fleets::STRESS,
+    #[cfg(feature = "net")]
+    fleets::hosts::STRESS,
     ship::STRESS,
 ];
 

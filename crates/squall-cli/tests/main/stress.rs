@@ -519,6 +519,7 @@ stress! { fleets {
         a_call_that_runs_twice_is_caught: "run-twice", 20, "ran twice";
         a_lost_call_that_is_made_again_is_caught: "retry-lost", 20, "ran twice";
         a_call_that_ran_although_it_says_not_is_caught: "forget-unsure", 20, "although it was told as not run";
+        a_call_that_ends_late_is_caught: "end-late", 20, "with a limit of";
         a_call_that_a_move_loses_is_caught: "lose-in-move", 20, " shard ";
         a_shard_that_begins_anew_is_caught: "begin-anew", 20, "have lost their state, although no member died";
         a_process_that_remains_is_caught: "leak-process", 3, "remain after the run";
@@ -564,6 +565,65 @@ mod calls_of_other_users {
         if is_root() {
             STRESS.fails("starve-user", 20, "those of another user are not served");
         }
+    }
+}
+
+/// Groups between network namespaces, which only root can make.
+#[cfg(feature = "hosts")]
+mod hosts {
+    use super::*;
+
+    // Counts that are positive even on the slowest machine.
+    const STRESS: StressTest = StressTest {
+        name: "hosts",
+        threads: "3",
+        done: &[
+            "rounds",
+            "hosts cut",
+            "healed without a host",
+            "hosts vanished",
+            "members killed",
+            "members came back",
+            "healed",
+            "calls done",
+            "calls counted at the end",
+        ],
+        never: &[],
+    };
+
+    /// Whether this process can make network namespaces.
+    fn is_root() -> bool {
+        !STRESS.run_for_a_moment().contains("skipped")
+    }
+
+    #[test]
+    fn it_passes() {
+        if is_root() {
+            STRESS.passes(&[], &[]);
+        }
+    }
+
+    #[test]
+    fn planned_breaks_are_caught() {
+        if !is_root() {
+            return;
+        }
+        for (how, clue) in [
+            ("run-twice", "ran twice"),
+            ("retry-lost", "ran twice"),
+            ("forget-unsure", "although it was told as not run"),
+            ("end-late", "with a limit of"),
+            ("stay-cut", "the group has not healed within"),
+            ("leak-process", "remain after the run"),
+            ("leak-host", "remain after the run"),
+        ] {
+            STRESS.fails(how, 20, clue);
+        }
+    }
+
+    #[test]
+    fn an_unknown_break_is_refused() {
+        STRESS.refuses_an_unknown_break("stay-cut");
     }
 }
 

@@ -9,6 +9,8 @@ breaks! {
     RetryLost = "retry-lost",
     /// A call that may have run is taken for one that did not.
     ForgetUnsure = "forget-unsure",
+    /// A client takes a call for one that ended after its deadline.
+    EndLate = "end-late",
     /// A shard forgets a call when it moves.
     LoseInMove = "lose-in-move",
     /// A shard begins anew when it moves.

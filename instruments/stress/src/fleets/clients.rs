@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use squall::Handle;
 use squall::fleet::{Fate, Node};
@@ -11,7 +11,7 @@ use super::books::{Account, Accounts, Books, ECHO, Point, SHARDS};
 use super::breaks::Break;
 use super::member::{COUNT, COUNT_LATE, Echo, mixed};
 use super::state::words;
-use super::{CALL_LIMIT, COUNTERS, name};
+use super::{CALL_LIMIT, COUNTERS, LATE_MAX, name};
 use crate::run::Rng;
 
 /// The end of one attempt of a call.
@@ -98,8 +98,17 @@ impl Client {
             _ => CALL_LIMIT,
         };
         let before = self.books.newest(place);
+        let began = Instant::now();
         let body = [self.number.to_le_bytes(), number.to_le_bytes()].concat();
-        match self.node.call_shard(&name(COUNTERS), place, method, &body, limit) {
+        let result = self.node.call_shard(&name(COUNTERS), place, method, &body, limit);
+        let mut took = began.elapsed();
+        if self.broken == Some(Break::EndLate) {
+            took += limit + LATE_MAX;
+        }
+        if took > limit + LATE_MAX {
+            self.books.fail(format!("a call of shard {place} with a limit of {limit:?} took {took:?}"));
+        }
+        match result {
             Ok(result) => match words(&result).as_deref() {
                 Some(&[life, count]) => {
                     self.books.see(place, before, (life, count));

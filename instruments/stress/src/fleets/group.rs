@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use squall::Owned;
-use squall::fleet::{GroupInfo, GroupKey, HostTransport, Node, NodeBuilder, NodeId, RequestError};
+use squall::fleet::{GroupInfo, GroupKey, Node, NodeId, RequestError};
 
 use super::books::{Accounts, Balance, Books, SHARDS, lives};
 use super::breaks::Break;
 use super::clients::Client;
+use super::ground::Ground;
 use super::member::{Echo, Part, READ};
 use super::process::Process;
 use super::state::ShardState;
@@ -30,13 +31,16 @@ const LOOK: Duration = Duration::from_secs(5);
 /// The calling thread must outlive the group, since members die with the thread that started them.
 pub struct Group {
     key: GroupKey,
-    /// The beginning of the names of all transports.
-    prefix: String,
+    ground: Ground,
     root: Option<String>,
     broken: Option<Break>,
     books: Arc<Books>,
     members: BTreeMap<u32, Process>,
     paused: BTreeSet<u32>,
+    /// Members that live, and that the others cannot reach.
+    away: BTreeSet<u32>,
+    /// The longest time in which the group heals.
+    patience: Duration,
     last: u32,
     visitor: Option<Arc<Node>>,
     echo: Option<Owned<dyn Echo>>,
@@ -97,28 +101,37 @@ impl Group {
         members: u32,
         broken: Option<Break>,
     ) -> Result<Group, String> {
+        let numbers: Vec<u32> = (1..=members).collect();
+        Group::start_on(Ground::Machine(prefix.to_owned()), key, &numbers, broken)
+    }
+
+    /// Starts a group of members with these numbers.
+    pub(super) fn start_on(
+        ground: Ground,
+        key: GroupKey,
+        members: &[u32],
+        broken: Option<Break>,
+    ) -> Result<Group, String> {
         let mut group = Group {
             key,
-            prefix: prefix.to_owned(),
+            ground,
             root: None,
             broken,
             books: Arc::new(Books::new()),
             members: BTreeMap::new(),
             paused: BTreeSet::new(),
+            away: BTreeSet::new(),
+            patience: PATIENCE,
             last: 0,
             visitor: None,
             echo: None,
             clients: Vec::new(),
             stop: Arc::new(AtomicBool::new(false)),
         };
-        for _ in 0..members {
-            group.join()?;
+        for number in members {
+            group.join_at(*number, &group.numbers())?;
         }
-        let transport =
-            HostTransport::bind(&format!("{prefix}-visitor")).map_err(|error| error.to_string())?;
-        let seeds = group.endpoints();
-        let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
-        let visitor = NodeBuilder::new(key).visit(transport, &seeds).map_err(|error| error.to_string())?;
+        let visitor = group.ground.visit(key, &group.endpoints())?;
         let echo = visitor.import::<dyn Echo>(&name(ECHO_NAME), PATIENCE);
         group.echo = Some(echo.map_err(|error| format!("the echo is not imported: {error}"))?);
         group.visitor = Some(Arc::new(visitor));
@@ -126,7 +139,7 @@ impl Group {
     }
 
     fn endpoint(&self, number: u32) -> String {
-        format!("host/{}-{number}", self.prefix)
+        self.ground.endpoint(number)
     }
 
     /// Returns the endpoints of the members.
@@ -186,22 +199,30 @@ impl Group {
     /// It does not start, or does not serve in time.
     pub fn join(&mut self) -> Result<u32, String> {
         let number = self.last + 1;
-        self.last = number;
+        self.join_at(number, &self.numbers())?;
+        Ok(number)
+    }
+
+    /// Starts a member with this number, which knows the endpoints of the members `known`. Waits until it
+    /// serves.
+    pub(super) fn join_at(&mut self, number: u32, known: &[u32]) -> Result<(), String> {
+        self.last = self.last.max(number);
         let part = Part {
             key: self.key,
             root: self.root.clone(),
-            name: format!("{}-{number}", self.prefix),
+            endpoint: self.endpoint(number),
             broken: self.broken,
-            seeds: self.endpoints(),
+            seeds: known.iter().map(|number| self.endpoint(*number)).collect(),
         };
-        let process = Process::start(&part, &self.books).map_err(|error| format!("cannot start: {error}"))?;
+        let process = Process::start(&self.ground.entry(number), &part, &self.books);
+        let process = process.map_err(|error| format!("cannot start: {error}"))?;
         let root = process.await_ready(PATIENCE);
         self.check()?;
         if let Some(root) = root? {
             self.root = Some(root);
         }
         self.members.insert(number, process);
-        Ok(number)
+        Ok(())
     }
 
     /// Kills a member.
@@ -272,25 +293,63 @@ impl Group {
             {
                 return Ok(Settled { info: info.clone(), members, states });
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > self.patience {
                 break;
             }
             thread::sleep(BETWEEN_LOOKS);
         }
         let living = self.endpoints();
-        Err(format!("the group has not healed within {PATIENCE:?}: {living:?} live, and it shows {last:?}"))
+        let (away, patience) = (&self.away, self.patience);
+        Err(format!(
+            "the group has not healed within {patience:?}: {living:?} live, {away:?} are away, and it shows {last:?}"
+        ))
+    }
+
+    /// Sets the longest time in which the group heals.
+    #[cfg(feature = "net")]
+    pub(super) fn heal_within(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// Sets the living members that the others cannot reach. The group heals without them.
+    #[cfg(feature = "net")]
+    pub(super) fn set_away(&mut self, away: BTreeSet<u32>) {
+        self.away = away;
+    }
+
+    /// Checks that a new visitor, which knows the endpoint of this member alone, finds all names and shards.
+    #[cfg(feature = "net")]
+    pub(super) fn discover(&self, number: u32) -> Result<(), String> {
+        let visitor = self.ground.visit(self.key, &[self.endpoint(number)])?;
+        let began = Instant::now();
+        while began.elapsed() <= self.patience {
+            if let Ok(info) = visitor.show(LOOK)
+                && [COUNTERS, ECHO_NAME]
+                    .iter()
+                    .all(|known| info.services.iter().any(|it| it.name == name(known)))
+                && states(&visitor).is_some()
+                && visitor.import::<dyn Echo>(&name(ECHO_NAME), LOOK).is_ok()
+            {
+                return Ok(());
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
+        let endpoint = self.endpoint(number);
+        Err(format!("a visitor that knows {endpoint} has not found all names within {:?}", self.patience))
     }
 
     /// Returns the nodes of all members, if the directory has these alone, and owners for all shards.
     fn agreed(&self, info: &GroupInfo) -> Option<BTreeMap<NodeId, u32>> {
+        let living: BTreeSet<u32> =
+            self.members.keys().copied().filter(|number| !self.away.contains(number)).collect();
         let of_endpoint =
-            |endpoint: &str| self.members.keys().copied().find(|number| self.endpoint(*number) == endpoint);
+            |endpoint: &str| living.iter().copied().find(|number| self.endpoint(*number) == endpoint);
         let members: Option<BTreeMap<NodeId, u32>> = (info.members.iter())
             .map(|member| Some((member.node, of_endpoint(&member.endpoint).filter(|_| !member.leaving)?)))
             .collect();
         let members = members.filter(|members| {
             let numbers: BTreeSet<u32> = members.values().copied().collect();
-            numbers.len() == members.len() && numbers.iter().eq(self.members.keys())
+            numbers.len() == members.len() && numbers == living
         })?;
         let of_all = |nodes: &[NodeId]| {
             nodes.len() == members.len() && nodes.iter().all(|node| members.contains_key(node))

@@ -11,6 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use squall::Owned;
 use squall::fleet::{
     GroupKey, HostTransport, NameCapability, NameOptions, Node, NodeBuilder, ServiceCall, ShardService,
+    Transport,
 };
 
 use super::books::SHARDS;
@@ -109,8 +110,8 @@ pub(super) struct Part {
     pub(super) key: GroupKey,
     /// The right to all names, unless this member founds the group.
     pub(super) root: Option<String>,
-    /// The name of the transport.
-    pub(super) name: String,
+    /// The endpoint of the transport.
+    pub(super) endpoint: String,
     pub(super) broken: Option<Break>,
     /// Endpoints of living members.
     pub(super) seeds: Vec<String>,
@@ -121,12 +122,12 @@ impl Part {
         let broken = Break::ALL.iter().find(|(_, planned)| Some(*planned) == self.broken);
         let broken = broken.map_or("-", |(name, _)| name);
         let root = self.root.as_deref().unwrap_or("-");
-        format!("{} {root} {} {broken} {}\n", self.key, self.name, self.seeds.join(","))
+        format!("{} {root} {} {broken} {}\n", self.key, self.endpoint, self.seeds.join(","))
     }
 
     fn parse(line: &str) -> Option<Part> {
         let fields: Vec<&str> = line.trim_end_matches('\n').split(' ').collect();
-        let [key, root, name, broken, seeds] = fields[..] else { return None };
+        let [key, root, endpoint, broken, seeds] = fields[..] else { return None };
         let broken = match broken {
             "-" => None,
             name => Some(Break::ALL.iter().find(|(known, _)| *known == name)?.1),
@@ -134,7 +135,7 @@ impl Part {
         Some(Part {
             key: key.parse().ok()?,
             root: (root != "-").then(|| root.to_owned()),
-            name: name.to_owned(),
+            endpoint: endpoint.to_owned(),
             broken,
             seeds: seeds.split(',').filter(|seed| !seed.is_empty()).map(str::to_owned).collect(),
         })
@@ -271,8 +272,28 @@ pub fn member() -> Result<(), String> {
 pub(super) const LEAVE: &str = "leave\n";
 
 fn enter(part: &Part) -> Result<(Node, NameCapability), String> {
-    let transport = HostTransport::bind(&part.name).map_err(|error| error.to_string())?;
+    let bad = |error: io::Error| format!("there is no transport {}: {error}", part.endpoint);
     let builder = NodeBuilder::new(part.key);
+    #[cfg(feature = "net")]
+    if let Some(address) = part.endpoint.strip_prefix("tcp/") {
+        let address: std::net::SocketAddr = address.parse().map_err(|error| format!("{address}: {error}"))?;
+        let transport = squall_net::Tcp::builder(address).build().map_err(bad)?;
+        // Each host is a machine of its own.
+        let host = match address.ip() {
+            std::net::IpAddr::V4(ip) => u32::from(ip).into(),
+            std::net::IpAddr::V6(ip) => u128::from(ip) as u64,
+        };
+        return enter_by(part, builder.host(host), transport);
+    }
+    let name = part.endpoint.strip_prefix("host/").ok_or("the endpoint of a member begins with host/")?;
+    enter_by(part, builder, HostTransport::bind(name).map_err(bad)?)
+}
+
+fn enter_by(
+    part: &Part,
+    builder: NodeBuilder,
+    transport: impl Transport,
+) -> Result<(Node, NameCapability), String> {
     let Some(root) = &part.root else {
         let (node, root) = builder.found(transport, &[]).map_err(|error| error.to_string())?;
         tell(&News::Founded(root.to_string()));
@@ -305,7 +326,8 @@ mod tests {
         assert_eq!([News::parse("ran 1 2"), News::parse("running 1 test")], [None, None]);
         let key: GroupKey = "0123456789abcdef0123456789abcdef".parse().unwrap();
         let seeds = vec!["host/a".to_owned(), "host/b".to_owned()];
-        let founder = Part { key, root: None, name: "a".to_owned(), broken: None, seeds: Vec::new() };
+        let founder =
+            Part { key, root: None, endpoint: "host/a".to_owned(), broken: None, seeds: Vec::new() };
         let other =
             Part { root: Some("5/".to_owned()), broken: Some(Break::RunTwice), seeds, ..founder.clone() };
         for part in [founder, other] {

@@ -21,7 +21,10 @@
 mod books;
 mod breaks;
 mod clients;
+mod ground;
 mod group;
+#[cfg(feature = "net")]
+pub(crate) mod hosts;
 mod member;
 mod process;
 mod spans;
@@ -56,6 +59,8 @@ pub const COUNTERS: &str = "/counters";
 pub const ECHO_NAME: &str = "/echo";
 /// The limit of most calls.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
+/// The longest delay of a call's end beyond its limit, on a loaded machine.
+const LATE_MAX: Duration = Duration::from_secs(30);
 /// The longest time for anything to end or to heal. It takes seconds at most on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The fewest and the most members.
@@ -257,7 +262,8 @@ struct Footprint {
 fn footprint(prefix: &str) -> Footprint {
     let tasks = || fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let read = |path: &std::path::Path| fs::read_to_string(path).unwrap_or_default();
-    let is_ours = |name: &str| name.starts_with("squall-fleet") || name.starts_with("stress-");
+    let is_ours =
+        |name: &str| ["squall-fleet", "squall-net", "stress-"].iter().any(|ours| name.starts_with(ours));
     let lines = |path: &str, parts: &[&str]| {
         let text = fs::read_to_string(path).unwrap_or_default();
         text.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count()

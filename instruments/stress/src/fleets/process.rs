@@ -45,9 +45,17 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a member. Its death follows that of the calling thread.
-    pub(super) fn start(part: &Part, books: &Arc<Books>) -> io::Result<Process> {
-        let mut command = Command::new(std::env::current_exe()?);
+    /// Starts a member, behind the words of `entry`. Its death follows that of the calling thread.
+    pub(super) fn start(entry: &[String], part: &Part, books: &Arc<Books>) -> io::Result<Process> {
+        let program = std::env::current_exe()?;
+        let mut command = match entry {
+            [] => Command::new(program),
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
+                command
+            }
+        };
         #[cfg(not(test))]
         command.arg(COMMAND);
         #[cfg(test)]
