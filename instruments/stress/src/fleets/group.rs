@@ -317,6 +317,26 @@ impl Group {
         self.away = away;
     }
 
+    /// Returns the directory as a member shows it, with or without a leader.
+    #[cfg(feature = "net")]
+    pub(super) fn show(&self) -> Option<GroupInfo> {
+        self.visitor.as_ref()?.show(LOOK).ok()
+    }
+
+    /// Ends the clients, and kills the members. The books are not balanced.
+    #[cfg(feature = "net")]
+    pub(super) fn give_up(mut self) -> Result<(), String> {
+        self.check()?;
+        // Relaxed: the flag publishes no other data.
+        self.stop.store(true, Ordering::Relaxed);
+        for client in std::mem::take(&mut self.clients) {
+            client.join().map_err(|_| "a client panicked")?;
+        }
+        drop(self.echo.take());
+        drop(self.visitor.take());
+        Ok(())
+    }
+
     /// Checks that a new visitor, which knows the endpoint of this member alone, finds all names and shards.
     #[cfg(feature = "net")]
     pub(super) fn discover(&self, number: u32) -> Result<(), String> {
