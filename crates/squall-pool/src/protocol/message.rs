@@ -1,0 +1,162 @@
+//! Messages between shards, and the frames that carry them.
+//!
+//! The bytes come from the network. Decoding never panics, and reserves no more room than the frame has
+//! bytes.
+
+use super::{Element, MemberId};
+use serde::{Deserialize, Serialize};
+
+/// The version of the format. Shards drop frames of other versions.
+const VERSION: u8 = 1;
+
+/// The state of a shard at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Census {
+    pub(super) epoch: u64,
+    /// Elements in the store.
+    pub(super) len: u64,
+    /// Elements on their way from or to the shard, for which it answers.
+    pub(super) moving: u64,
+    /// Grows with each arrival of elements.
+    pub(super) arrivals: u64,
+}
+
+impl Census {
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0 && self.moving == 0
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Message {
+    /// A newcomer asks the master to confirm that it knows the view with the newcomer.
+    Hello,
+    Welcome,
+    /// Asks for elements, for a waiting get.
+    Ask {
+        search: u64,
+        count: u64,
+    },
+    /// Answers `Ask`. The elements belong to the receiver.
+    Give {
+        search: u64,
+        elements: Vec<Element>,
+        census: Census,
+    },
+    /// Asks for the state.
+    Count {
+        search: u64,
+    },
+    Counted {
+        search: u64,
+        census: Census,
+    },
+    /// Asks for an offer.
+    Pull {
+        count: u64,
+    },
+    /// Answers `Pull`: no elements.
+    Dry,
+    /// Elements that the receiver may keep; the sender has copies.
+    Offer {
+        transfer: u64,
+        leaving: bool,
+        elements: Vec<Element>,
+    },
+    Accept {
+        transfer: u64,
+    },
+    Refuse {
+        transfer: u64,
+    },
+    /// The sender has dropped its copies.
+    Commit {
+        transfer: u64,
+    },
+    /// Tells the master the size of a shard.
+    Report {
+        len: u64,
+    },
+    Estimates {
+        sizes: Vec<(MemberId, u64)>,
+    },
+    Locality {
+        to: MemberId,
+        distance: u32,
+    },
+    /// Asks the master for a shard with elements, and sets the asker's mark. `tried` were found dry.
+    Find {
+        search: u64,
+        sure: bool,
+        tried: Vec<MemberId>,
+    },
+    /// Answers `Find`: a shard with a mark.
+    At {
+        search: u64,
+        member: MemberId,
+    },
+    /// Answers `Find`: the pool is empty. The mark is cleared if the asker was sure.
+    Nothing {
+        search: u64,
+    },
+    /// Answers `Find`: some elements are on their way.
+    Busy {
+        search: u64,
+    },
+    Mark,
+    Marked,
+    Unmark,
+}
+
+impl Message {
+    /// The number of elements that the message gives on demand.
+    pub(super) fn given(&self) -> u64 {
+        match self {
+            Message::Give { elements, .. } => elements.len() as u64,
+            _ => 0,
+        }
+    }
+
+    /// The elements that the message gives on demand.
+    #[cfg(test)]
+    pub(super) fn elements(&self) -> &[Element] {
+        match self {
+            Message::Give { elements, .. } => elements,
+            _ => &[],
+        }
+    }
+}
+
+/// A frame. Number 0 has no message, and only acknowledges.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Frame {
+    pub(super) version: u8,
+    /// The instance of the pool.
+    pub(super) object: u64,
+    pub(super) to: MemberId,
+    pub(super) epoch: u64,
+    pub(super) number: u64,
+    /// All frames up to this number have arrived.
+    pub(super) seen: u64,
+    pub(super) message: Option<Message>,
+}
+
+impl Frame {
+    pub(super) fn new(object: u64, to: MemberId, epoch: u64, seen: u64) -> Frame {
+        Frame { version: VERSION, object, to, epoch, number: 0, seen, message: None }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        // Only a sequence of unknown length has no encoding, and a frame has no such sequence.
+        postcard::to_allocvec(self).unwrap_or_default()
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Frame> {
+        match postcard::take_from_bytes::<Frame>(bytes) {
+            Ok((frame, [])) if frame.version == VERSION && (frame.number != 0) == frame.message.is_some() => {
+                Some(frame)
+            }
+            _ => None,
+        }
+    }
+}

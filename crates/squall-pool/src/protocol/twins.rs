@@ -1,0 +1,75 @@
+//! Twins of the protocol without one safeguard each: the simulator must find the violation.
+
+use super::guard::Guard;
+use super::sim;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Safeguards, and for each a seed that fails without it. After a change of the protocol or of the simulator,
+/// the ignored test `survey_of_twins` finds other ones.
+const TWINS: &[(Guard, u64)] = &[
+    (Guard::OnceInOrder, 0),
+    (Guard::MembersOnly, 165),
+    (Guard::ViewFirst, 20),
+    (Guard::Welcome, 60),
+    (Guard::CommitFirst, 27),
+    (Guard::TakeBack, 5),
+    (Guard::KeepAccepted, 10),
+    (Guard::CountGiven, 9),
+    (Guard::CountOffered, 28),
+    (Guard::CountHeld, 28),
+    (Guard::SecondWave, 1),
+    (Guard::EqualArrivals, 585),
+    (Guard::BeganBefore, 31),
+    (Guard::Drained, 0),
+    (Guard::MarkFirst, 20),
+    (Guard::HoldWhileFinding, 678),
+    (Guard::SureToUnmark, 139),
+    (Guard::AllMarked, 20),
+];
+
+/// Safeguards without such a seed yet: another safeguard covers the fault, or the fault is rare.
+const UNSEEN: &[Guard] = &[Guard::SilentLeaver];
+
+/// Returns the message of a panic.
+pub(super) fn text(panic: &Box<dyn Any + Send>) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+}
+
+/// Runs a schedule, perhaps without a safeguard. Returns the message of the violation that the simulator
+/// finds.
+fn violation(removed: Option<Guard>, seed: u64) -> Option<String> {
+    let run = || Guard::without(removed, || sim::run(seed));
+    catch_unwind(AssertUnwindSafe(run)).err().map(|panic| text(&panic))
+}
+
+/// Prints, for each safeguard, the first seed that fails without it.
+#[test]
+#[ignore = "a search, run by hand"]
+fn survey_of_twins() {
+    let count = std::env::var("SQUALL_SCHEDULES").ok().and_then(|count| count.parse().ok()).unwrap_or(1500);
+    std::panic::set_hook(Box::new(|_| {}));
+    let twins = TWINS.iter().map(|(guard, _)| guard);
+    for guard in twins.chain(UNSEEN) {
+        let found = (0..count).find_map(|seed| Some((seed, violation(Some(*guard), seed)?)));
+        match found {
+            Some((seed, text)) => {
+                println!("    (Guard::{guard:?}, {seed}), // {}", text.chars().take(100).collect::<String>());
+            }
+            None => println!("    Guard::{guard:?}, // unseen"),
+        }
+    }
+}
+
+/// Each safeguard is needed, and the simulator sees that it is missing.
+#[test]
+fn each_safeguard_is_missed() {
+    for (guard, seed) in TWINS {
+        assert_eq!(violation(None, *seed), None, "seed {seed} fails with all safeguards");
+        assert!(
+            violation(Some(*guard), *seed).is_some(),
+            "seed {seed} holds without {guard:?}: run survey_of_twins"
+        );
+    }
+}
