@@ -50,9 +50,10 @@ const PAUSE: Duration = Duration::from_millis(10);
 ///
 /// The result is an object like any other, as [`connect`](crate::connect) makes one. Each call that runs at
 /// the same time has a link of its own. If the process ends, its calls return
-/// [`Transport::PeerGone`](squall_core::Transport::PeerGone). Later calls find the next process that listens
-/// by the name, and return [`Transport::Disconnected`](squall_core::Transport::Disconnected) while there is
-/// no such process. A next process with another version of the interface runs no method.
+/// [`Transport::PeerGone`](squall_core::Transport::PeerGone). So does a call that begins before the end is
+/// noticed. Later calls find the next process that listens by the name, and return
+/// [`Transport::Disconnected`](squall_core::Transport::Disconnected) while there is no such process. A next
+/// process with another version of the interface runs no method.
 ///
 /// A call in a task of a dispatcher does not begin, and returns
 /// [`Transport::WouldBlock`](squall_core::Transport::WouldBlock). A thread that calls its own dispatcher,
@@ -117,6 +118,14 @@ struct LinkLine {
     stations: Stations<Station>,
 }
 
+impl LinkLine {
+    /// Makes a station, with the session of one that was dropped.
+    fn new_station(&self) -> Station {
+        let session = self.retry.and_then(|_| self.stations.take_session());
+        Station { session, ..Station::new() }
+    }
+}
+
 impl Carrier for LinkLine {
     fn carry(&self, call: Carried<'_>, output: &mut Vec<u8>) -> Result<u32, Transport> {
         if runs_tasks() {
@@ -125,7 +134,7 @@ impl Carrier for LinkLine {
         if is_past(call.deadline) {
             return Err(Transport::Busy);
         }
-        let mut station = self.stations.take(call.region).unwrap_or_else(Station::new);
+        let mut station = self.stations.take(call.region).unwrap_or_else(|| self.new_station());
         let (method, deadline) = (method_of(self.schema, call.method), call.deadline);
         let called = match self.retry {
             None => station.call(&self.name, method, call.input, deadline).map(drop).map_err(transport),
@@ -139,7 +148,9 @@ impl Carrier for LinkLine {
             output.extend_from_slice(result);
             Ok(u32::from_le_bytes(*status))
         });
-        self.stations.give_back(call.region, station);
+        if let Some(session) = self.stations.give_back(call.region, station).and_then(|it| it.session) {
+            self.stations.keep_session(session);
+        }
         status
     }
 }
@@ -222,16 +233,42 @@ impl Station {
 
     /// Sends the request, and waits for room until the deadline. Makes the link before, if there is none.
     fn send(&mut self, name: &str, deadline: Option<Instant>) -> Result<(), Lost> {
+        let message = std::mem::take(&mut self.message);
+        let sent = self.send_by(name, deadline, |sender| {
+            let wait = sender.wait_to_send(&message);
+            match time_left(deadline) {
+                None => wait.block(),
+                Some(left) => wait.block_for(left),
+            }
+        });
+        self.message = message;
+        sent
+    }
+
+    /// Sends the request again. Does not wait for room: the reply to a copy that was sent may be there.
+    /// Returns whether there was room.
+    fn send_again(&mut self, name: &str, deadline: Option<Instant>) -> Result<bool, Lost> {
+        let message = std::mem::take(&mut self.message);
+        let sent = self.send_by(name, deadline, |sender| sender.send(&message));
+        self.message = message;
+        match sent {
+            Err(Lost::NotSent(LinkError::Retry { .. })) => Ok(false),
+            sent => sent.map(|()| true),
+        }
+    }
+
+    /// Makes the link, if there is none, and sends over it.
+    fn send_by(
+        &mut self,
+        name: &str,
+        deadline: Option<Instant>,
+        send: impl FnOnce(&LinkSender) -> Result<(), LinkError>,
+    ) -> Result<(), Lost> {
         let (sender, _) = match &mut self.link {
             Some(link) => link,
             None => self.link.insert(connect(name, deadline).map_err(Lost::NoLink)?),
         };
-        let wait = sender.wait_to_send(&self.message);
-        let sent = match time_left(deadline) {
-            None => wait.block(),
-            Some(left) => wait.block_for(left),
-        };
-        sent.map_err(|error| {
+        send(sender).map_err(|error| {
             if !matches!(error, LinkError::Retry { .. } | LinkError::NoSpace { .. }) {
                 self.link = None;
             }
@@ -250,13 +287,15 @@ impl Station {
 
     fn try_receive(&mut self, deadline: Option<Instant>) -> Result<(), Lost> {
         let Some((_, receiver)) = &mut self.link else { return Err(Lost::TimedOut) };
+        let mut late = 0;
         loop {
             let wait = receiver.wait();
             match time_left(deadline) {
                 None => wait.block().map_err(Lost::NoReply)?,
-                // Also before each message that is another one.
-                Some(Duration::ZERO) => return Err(Lost::TimedOut),
-                Some(left) if wait.block_for(left).map_err(Lost::NoReply)? => {}
+                // At the deadline, this takes a reply that is there. A flood of others ends then.
+                Some(left) if late < LATE_MAX && wait.block_for(left).map_err(Lost::NoReply)? => {
+                    late += usize::from(left == Duration::ZERO);
+                }
                 Some(_) => return Err(Lost::TimedOut),
             }
             let Some(message) = receiver.receive().map_err(Lost::NoReply)? else { continue };
@@ -317,9 +356,12 @@ impl Repeats for StationTo<'_> {
         station.prepare(method, Some(key), body);
         let (mut copies, mut links_lost) = (0, 0);
         loop {
-            let sent = station.send(name, times.deadline);
-            let received = sent.and_then(|()| {
-                copies += 1;
+            let sent = match copies {
+                0 => station.send(name, times.deadline).map(|()| true),
+                _ => station.send_again(name, times.deadline),
+            };
+            let received = sent.and_then(|sent| {
+                copies += u32::from(sent);
                 station.receive(times.again())
             });
             match received {
