@@ -11,7 +11,7 @@
 //! - I4. A peer that has frames, and no connection, is being dialled or is in the keeper's list.
 //!
 //! Not promised: that a written frame arrives.
-//! Cost: a send to a connected peer takes two uncontended locks and one system call, and copies nothing.
+//! Cost: a send to a connected peer takes two uncontended locks and one system call, without a copy.
 
 use crate::frame::{LENGTH_BYTES, length};
 use rustix::io::Errno;
@@ -442,7 +442,7 @@ mod tests {
         first.end();
         assert_eq!(peer.flush(&first), Flushed::Broken);
         assert!(peer.dial_at(Instant::now()).is_some());
-        // Dialled once, and the late end of the connection changes nothing.
+        // Dialled once, and the late end of the connection makes no difference.
         assert_eq!(peer.send(b"two", usize::MAX), Sent::Taken);
         assert_eq!(peer.disconnected(1, true, Instant::now()), Ended { dial: false, lost: 0 });
         let (second, mut at_second) = link(2);

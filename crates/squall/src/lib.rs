@@ -14,7 +14,6 @@
 #![cfg_attr(not(feature = "adaptive-lock"), doc = "[`objects::lock`]: #features")]
 #![cfg_attr(not(feature = "call"), doc = "[`call`]: #features")]
 #![cfg_attr(not(feature = "fleet"), doc = "[`fleet`]: #features")]
-#![cfg_attr(not(feature = "pool"), doc = "[`pool`]: #features")]
 #![cfg_attr(not(feature = "browse"), doc = "[`browse`]: #features")]
 
 pub use squall_adapt::adaptive::{Adaptive, adaptive};
@@ -106,12 +105,6 @@ pub mod call {
 #[cfg(feature = "fleet")]
 pub mod fleet {
     pub use squall_fleet::*;
-}
-
-/// An unordered pool of values that the members of a fleet share by messages.
-#[cfg(feature = "pool")]
-pub mod pool {
-    pub use squall_pool::*;
 }
 
 pub mod ship {

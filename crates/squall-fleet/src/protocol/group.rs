@@ -248,10 +248,10 @@ impl Group {
             && Guard::BothMajorities.or(self.decide_of(&self.voters_before(&voters), all, nodes))
     }
 
-    /// Returns whether these nodes decide for a set of voters (I5). It may lack a voter that is dead, of `all`
-    /// voters of whom others may know. A majority of the rest shares a member with each majority of all. The
-    /// living do so only if they are more than a majority spares of all: else a leader could remove dead
-    /// voters one by one, until it decides alone.
+    /// Returns whether these nodes decide for a set of voters (I5). `all` counts a dead voter that the set
+    /// lacks, since other nodes may still count it. A majority of the set shares a member with each majority
+    /// of all. The living of the set do so only if they are more than a majority of all spares. Else a leader
+    /// could remove dead voters one by one, until it decides alone.
     fn decide_of(&self, voters: &BTreeSet<NodeId>, all: usize, nodes: &dyn Fn(NodeId) -> bool) -> bool {
         let (majority, all) = (voters.len() / 2 + 1, all.max(voters.len()));
         let yes = voters.iter().filter(|voter| nodes(**voter)).count();

@@ -32,7 +32,7 @@ pub(crate) enum Guard {
     OneVote,
     /// A change of voters needs a majority of the old ones too.
     BothMajorities,
-    /// The living decide alone only if they are enough of all voters, with those whose removal is under way.
+    /// The living decide alone only if they are enough of all voters, also of those under removal.
     DeadCount,
     /// Voters change once all changes before are committed.
     OneChange,

@@ -9,7 +9,7 @@ pub use squall_parts::bag::Strategy;
 ///
 /// # Example
 /// ```
-/// use squall::pool::protocol::{Attributes, Strategy};
+/// use squall_pool::protocol::{Attributes, Strategy};
 ///
 /// let attributes = Attributes { bulk: 10, ..Attributes::new(Strategy::BulkTransfer) };
 /// assert_eq!((attributes.bulk, attributes.push_above), (10, 20_000));

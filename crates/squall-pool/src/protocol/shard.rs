@@ -34,7 +34,7 @@ pub(super) enum Phase {
 ///
 /// # Example
 /// ```
-/// use squall::pool::protocol::{Attributes, Command, Completion, MemberId, OpId, Output, Shard, View};
+/// use squall_pool::protocol::{Attributes, Command, Completion, MemberId, OpId, Output, Shard, View};
 ///
 /// let mut shard = Shard::new(MemberId(1), 0, Attributes::default());
 /// shard.install(0, &View { epoch: 1, members: vec![MemberId(1)] });

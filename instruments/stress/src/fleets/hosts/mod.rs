@@ -9,9 +9,9 @@
 //!
 //! - I1. Hosts, members and faults come from the run's seed.
 //! - I2. A run is a row of rounds. Each has two to four hosts, and one or two members on each.
-//! - I3. After each fault the group must heal within `HEAL`: it shows the living members alone, and each shard
-//!   has an owner that answers. While a host is cut or gone, and a majority of the voters is not, the others
-//!   must heal without it.
+//! - I3. After each fault the group must heal within `HEAL`: it shows the living members alone, and each
+//!   shard has an owner that answers. While a host is cut or gone, the others must heal without it, unless a
+//!   majority of the voters is gone.
 //! - I4. A host vanishes only if a majority of the voters is elsewhere, and no earlier fault may still remove
 //!   another one. Two hosts cannot tell a death from a cut cable.
 //! - I5. Each call ends by its deadline, apart from the delays of a loaded machine.
@@ -19,9 +19,9 @@
 //!   remains.
 //! - I7. Each planned break must end the run with a violation (`breaks`).
 //!
-//! Not promised: a verdict on each round of a machine that starves a member for more than a second. The others
-//! may remove it at the moment of a kill, so that a majority of the voters is lost. If the directory shows
-//! this, the round is given up, and counted.
+//! Not promised: a verdict on each round of a machine that starves a member for more than a second. The
+//! others may remove it at the moment of a kill, so that a majority of the voters is lost. If the directory
+//! shows this, the round is given up, and counted.
 //!
 //! Without root or the program `ip` the run is skipped: it says so, and why.
 
@@ -56,7 +56,8 @@ pub(crate) const STRESS: Stress = Stress {
 const HEAL: Duration = Duration::from_secs(60);
 /// The length of a round.
 const ROUND: Duration = Duration::from_secs(20);
-/// The longest fault, in milliseconds. A membership ends after about 1.3 s, and a silent connection after 3 s.
+/// The longest fault, in milliseconds. A membership ends after about 1.3 s, and a silent connection after 3
+/// s.
 const FAULT_MS_MAX: u64 = 4_000;
 /// The time without a fault after which no member is removed for it.
 const QUIET: Duration = Duration::from_secs(2);
