@@ -192,13 +192,13 @@ mod tests {
     fn the_screen_scrolls_to_the_last_line_and_no_further() {
         let lines = listing().lines(true);
         let mut shown = Shown { title: "host/a".to_owned(), lines: lines.clone(), ..Shown::default() };
-        let rows = drawn(&mut shown, 80, 6);
+        let rows = drawn(&mut shown, 120, 6);
         assert_eq!((&*rows[0], &rows[1], &*rows[5]), ("group of host/a", &lines[0], KEYS));
         shown.top = 1_000;
-        let rows = drawn(&mut shown, 80, 6);
+        let rows = drawn(&mut shown, 120, 6);
         assert_eq!((&rows[4], shown.top), (&lines[lines.len() - 1], lines.len() - 4));
         shown.trouble = Some("no member answers".to_owned());
-        assert_eq!(drawn(&mut shown, 80, 6)[0], "host/a: no member answers");
+        assert_eq!(drawn(&mut shown, 120, 6)[0], "host/a: no member answers");
         // A terminal of any size is drawn.
         drawn(&mut shown, 1, 1);
     }

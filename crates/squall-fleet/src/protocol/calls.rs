@@ -362,7 +362,8 @@ impl Client {
         let sent = match call.sent {
             Some(sent) => Sent { node, attempts: sent.attempts + 1, ..sent },
             None => {
-                if session.open.len() as u64 >= WINDOW {
+                // The server refuses a number so far above the oldest open one.
+                if session.next >= session.low_and_open().0 + WINDOW {
                     self.wait(id, now + PAUSE);
                     return false;
                 }

@@ -258,8 +258,9 @@ impl Group {
         if voters.is_empty() || yes >= majority {
             return true;
         }
-        let living = voters.iter().filter(|voter| !self.dead.contains(voter) || nodes(**voter)).count();
-        yes == living && living > all - (all / 2 + 1)
+        // Not with the votes of the dead: a majority that they were in may have decided otherwise.
+        let living = || voters.iter().filter(|voter| !self.dead.contains(voter));
+        living().all(|voter| nodes(*voter)) && living().count() > all - (all / 2 + 1)
     }
 
     /// The time until which no other leader can be elected (I4). 0 if this node does not lead.

@@ -315,7 +315,11 @@ impl Serving {
             Some(None) => return Arrived::Ignore,
             None if Guard::EndedCalls.and(session.has_ended(number)) => return Arrived::Ignore,
             None if Guard::LowNumbers.and(number < session.low) => return Arrived::Ignore,
-            None if number >= session.low.saturating_add(WINDOW) || full => {
+            // The client has too many open calls. That is no load of this server.
+            None if number >= session.low.saturating_add(WINDOW) => {
+                return Arrived::Answer(Answer::Busy);
+            }
+            None if full => {
                 self.refused += 1;
                 return Arrived::Answer(Answer::Busy);
             }
