@@ -6,8 +6,8 @@
 //! member while it has fewer than wanted. So a grown load and a death lead to the same step.
 //!
 //! - I1. The wanted size lies between the bounds.
-//! - I2. One member starts at a time. A start that fails, or brings no member in time, is repeated after a
-//!   pause that doubles.
+//! - I2. One member starts at a time. The next one starts once it has come. A start that fails, or brings no
+//!   member in time, is repeated after a pause that doubles.
 //! - I3. By its load the fleet shrinks only if the rest stays below the limits by half. So a shrink alone
 //!   never makes it grow.
 //! - I4. Two changes by load are at least a pause apart. A change back within four pauses doubles the pause,
@@ -44,6 +44,37 @@ struct Sum {
     refused: u64,
 }
 
+/// The starts of members (I2).
+#[derive(Debug, Default)]
+struct Starts {
+    /// The time until which no further start happens.
+    after: Option<Duration>,
+    /// A started member may still come.
+    is_pending: bool,
+    /// Starts in a row that failed or were lost.
+    failures: u32,
+    /// The members at the last look, with those that leave.
+    seen: Option<BTreeSet<NodeId>>,
+}
+
+impl Starts {
+    /// Notes the members. A new one ends the pending start.
+    fn see(&mut self, members: BTreeSet<NodeId>) {
+        if let Some(seen) = &self.seen
+            && self.is_pending
+            && members.difference(seen).next().is_some()
+        {
+            self.end();
+        }
+        self.seen = Some(members);
+    }
+
+    /// Ends the pending start, and the row of failures.
+    fn end(&mut self) {
+        (self.after, self.is_pending, self.failures) = (None, false, 0);
+    }
+}
+
 /// The state of the decisions.
 #[derive(Debug)]
 pub(super) struct Sizer {
@@ -58,10 +89,7 @@ pub(super) struct Sizer {
     /// The last change by load, and whether the fleet grew (I4).
     changed: Option<(Duration, bool)>,
     doublings: u32,
-    /// The time until which no further start happens (I2), and whether a started member may still come.
-    start_after: Option<Duration>,
-    is_starting: bool,
-    failures: u32,
+    starts: Starts,
     /// Members that were asked to leave or said so, and the time at which they count again (I5).
     leaving: BTreeMap<NodeId, Duration>,
     /// Members that stayed for that time, so that they count.
@@ -81,9 +109,7 @@ impl Sizer {
             low: 0,
             changed: None,
             doublings: 0,
-            start_after: None,
-            is_starting: false,
-            failures: 0,
+            starts: Starts::default(),
             leaving: BTreeMap::new(),
             stayed: BTreeSet::new(),
             held: None,
@@ -125,9 +151,9 @@ impl Sizer {
 
     /// Notes that a start failed at once.
     pub(super) fn start_failed(&mut self, now: Duration) {
-        self.failures += 1;
-        self.is_starting = false;
-        self.start_after = Some(now + self.pause(self.failures));
+        self.starts.failures += 1;
+        self.starts.is_pending = false;
+        self.starts.after = Some(now + self.pause(self.starts.failures));
     }
 
     fn bound(&self, size: u32) -> u32 {
@@ -150,6 +176,7 @@ impl Sizer {
         self.stayed.extend(late);
         self.stayed.retain(|node| loads.contains_key(node));
         self.leaving.retain(|node, until| loads.contains_key(node) && now < *until);
+        self.starts.see(loads.keys().copied().collect());
         let stays = |node: &&NodeId| !self.leaving.contains_key(node);
         let members = u32::try_from(loads.keys().filter(stays).count()).unwrap_or(u32::MAX);
         let (sum, calls) = self.measure(now, loads);
@@ -181,21 +208,22 @@ impl Sizer {
             *self.wanted.get_or_insert(members.clamp(self.options.members_min, self.options.members_max));
         if members < wanted {
             (self.high, self.low) = (0, 0);
-            return match self.start_after {
+            return match self.starts.after {
                 Some(after) if now < after => (GrowthAction::Keep, GrowthReason::Starting, None),
                 _ => {
-                    let reason = match self.is_starting {
+                    let reason = match self.starts.is_pending {
                         true => GrowthReason::StartLost,
                         false => GrowthReason::MemberMissing,
                     };
-                    self.failures += u32::from(self.is_starting);
-                    let pause = if self.failures > 0 { self.pause(self.failures) } else { Duration::ZERO };
+                    self.starts.failures += u32::from(self.starts.is_pending);
+                    let failures = self.starts.failures;
+                    let pause = if failures > 0 { self.pause(failures) } else { Duration::ZERO };
                     self.start(now, pause);
                     (GrowthAction::Start, reason, None)
                 }
             };
         }
-        (self.start_after, self.is_starting, self.failures) = (None, false, 0);
+        self.starts.end();
         let others = loads.keys().filter(|node| **node != me && !self.leaving.contains_key(node));
         // The member with the fewest calls; of equal ones the last.
         let least = others.copied().rev().min_by_key(|node| calls.get(node).copied().unwrap_or(0));
@@ -269,8 +297,8 @@ impl Sizer {
     }
 
     fn start(&mut self, now: Duration, pause: Duration) {
-        self.is_starting = true;
-        self.start_after = Some(now + self.options.start_limit.max(pause));
+        self.starts.is_pending = true;
+        self.starts.after = Some(now + self.options.start_limit.max(pause));
     }
 
     fn shrink(

@@ -268,3 +268,27 @@ fn a_start_is_over_once_another_member_decides() {
     fleet.sizer.pass_on();
     assert_eq!((fleet.look(), fleet.sizer.wanted()), (Step::Start, Some(2)));
 }
+
+#[test]
+fn the_next_member_starts_once_the_last_one_has_come() {
+    let mut fleet = Fleet::new(1);
+    fleet.sizer = Sizer::new(GrowthOptions { members_min: 4, ..options() });
+    fleet.starts_nothing = true;
+    // Each started member comes at the second look after its start.
+    for node in 2..=4 {
+        assert_eq!((fleet.look(), fleet.look()), (Step::Start, Step::Keep));
+        fleet.members.insert(NodeId(node), NodeLoad::default());
+    }
+    fleet.run(20, 0);
+    let missing = |at| (at, GrowthAction::Start, GrowthReason::MemberMissing);
+    assert_eq!(fleet.record, [missing(1), missing(3), missing(5)]);
+    // A death meanwhile hides no member that comes.
+    fleet.members.remove(&NodeId(2));
+    assert_eq!(fleet.look(), Step::Start);
+    fleet.members.remove(&NodeId(3));
+    assert_eq!(fleet.look(), Step::Keep);
+    fleet.members.remove(&NodeId(4));
+    fleet.members.insert(NodeId(5), NodeLoad::default());
+    assert_eq!(fleet.look(), Step::Start);
+    assert!(fleet.record.iter().all(|(_, _, reason)| *reason == GrowthReason::MemberMissing));
+}
