@@ -14,19 +14,23 @@
 //!   up to 32 fold.
 //! - I5. A member that is asked to leave does not count. If it stays, it counts again after a time. Until
 //!   then the load changes no size, since it is that of more members than stay.
+//! - I6. A member of a start that counted as lost makes no fleet larger than wanted, if it comes within 32
+//!   start limits. A member is then asked to leave for it.
 //!
 //! Cost: a look takes time in proportion to the members.
 //! Source: Wentzlaff 2012, §3.2.4 and §3.5.1 (FO-13). The hysteresis is that of `squall-adapt`.
 
 use super::{GrowthAction, GrowthDecision, GrowthOptions, GrowthReason, NodeLoad};
 use crate::NodeId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// The most doublings of a pause.
 const DOUBLINGS_MAX: u32 = 5;
 /// Pauses after which a change counts as steady.
 const STEADY: u32 = 4;
+/// Start limits within which the member of a lost start may still come (I6).
+const LATE: u32 = 32;
 
 /// The next step of the member that decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,20 +57,37 @@ struct Starts {
     is_pending: bool,
     /// Starts in a row that failed or were lost.
     failures: u32,
+    /// Times until which the members of lost starts may still come (I6).
+    lost: VecDeque<Duration>,
+    /// Members of lost starts that came, if the fleet is larger than wanted.
+    late: u32,
     /// The members at the last look, with those that leave.
     seen: Option<BTreeSet<NodeId>>,
 }
 
 impl Starts {
-    /// Notes the members. A new one ends the pending start.
-    fn see(&mut self, members: BTreeSet<NodeId>) {
-        if let Some(seen) = &self.seen
-            && self.is_pending
-            && members.difference(seen).next().is_some()
-        {
-            self.end();
-        }
+    /// Notes the members. A new one ends the pending start, or else counts as that of a lost one.
+    fn see(&mut self, now: Duration, members: BTreeSet<NodeId>) {
+        self.lost.retain(|until| now < *until);
+        let seen = self.seen.take();
+        let new = seen.map_or(0, |seen| members.difference(&seen).count());
         self.seen = Some(members);
+        for _ in 0..new {
+            if self.is_pending {
+                self.end();
+            } else if self.lost.pop_front().is_some() {
+                self.late += 1;
+            }
+        }
+    }
+
+    /// Counts the pending start as lost. Its member may come until a time.
+    fn lose(&mut self, until: Duration) {
+        if self.is_pending {
+            self.is_pending = false;
+            self.failures += 1;
+            self.lost.push_back(until);
+        }
     }
 
     /// Ends the pending start, and the row of failures.
@@ -176,7 +197,7 @@ impl Sizer {
         self.stayed.extend(late);
         self.stayed.retain(|node| loads.contains_key(node));
         self.leaving.retain(|node, until| loads.contains_key(node) && now < *until);
-        self.starts.see(loads.keys().copied().collect());
+        self.starts.see(now, loads.keys().copied().collect());
         let stays = |node: &&NodeId| !self.leaving.contains_key(node);
         let members = u32::try_from(loads.keys().filter(stays).count()).unwrap_or(u32::MAX);
         let (sum, calls) = self.measure(now, loads);
@@ -208,6 +229,7 @@ impl Sizer {
             *self.wanted.get_or_insert(members.clamp(self.options.members_min, self.options.members_max));
         if members < wanted {
             (self.high, self.low) = (0, 0);
+            self.starts.late = 0;
             return match self.starts.after {
                 Some(after) if now < after => (GrowthAction::Keep, GrowthReason::Starting, None),
                 _ => {
@@ -215,7 +237,7 @@ impl Sizer {
                         true => GrowthReason::StartLost,
                         false => GrowthReason::MemberMissing,
                     };
-                    self.starts.failures += u32::from(self.starts.is_pending);
+                    self.starts.lose(now.saturating_add(self.options.start_limit.saturating_mul(LATE)));
                     let failures = self.starts.failures;
                     let pause = if failures > 0 { self.pause(failures) } else { Duration::ZERO };
                     self.start(now, pause);
@@ -223,11 +245,18 @@ impl Sizer {
                 }
             };
         }
+        // A member that stays may have taken the place of a started one.
+        self.starts.lose(now.saturating_add(self.options.start_limit.saturating_mul(LATE)));
         self.starts.end();
         let others = loads.keys().filter(|node| **node != me && !self.leaving.contains_key(node));
         // The member with the fewest calls; of equal ones the last.
         let least = others.copied().rev().min_by_key(|node| calls.get(node).copied().unwrap_or(0));
-        if members > wanted {
+        if members == wanted {
+            self.starts.late = 0;
+        } else if let (Some(late), Some(_)) = (self.starts.late.checked_sub(1), least) {
+            self.starts.late = late;
+            return self.shrink(now, GrowthReason::StartLate, least);
+        } else {
             // It joined by a command.
             self.wanted = Some(self.bound(members));
             if members <= self.options.members_max {

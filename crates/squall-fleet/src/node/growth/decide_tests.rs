@@ -292,3 +292,48 @@ fn the_next_member_starts_once_the_last_one_has_come() {
     assert_eq!(fleet.look(), Step::Start);
     assert!(fleet.record.iter().all(|(_, _, reason)| *reason == GrowthReason::MemberMissing));
 }
+
+/// A fleet of two with one member. The start of the second one is lost, and so is a further one.
+fn fleet_with_lost_starts() -> Fleet {
+    let mut fleet = Fleet::new(2);
+    fleet.run(5, 160);
+    fleet.starts_nothing = true;
+    fleet.members.remove(&NodeId(2));
+    fleet.run(6, 80);
+    assert_eq!(fleet.steps().iter().map(|(at, _)| *at).collect::<Vec<_>>(), [6, 11]);
+    fleet
+}
+
+#[test]
+fn a_member_that_comes_too_late_makes_the_fleet_no_larger() {
+    // The lost one and the second one come, at one look or at two.
+    for gap in [0, 3] {
+        let mut fleet = fleet_with_lost_starts();
+        fleet.members.insert(NodeId(3), NodeLoad::default());
+        fleet.run(gap, 80);
+        fleet.members.insert(NodeId(4), NodeLoad::default());
+        fleet.run(20, 80);
+        let last = fleet.record.last().map(|(_, action, reason)| (*action, *reason));
+        assert_eq!(last, Some((GrowthAction::Shrink, GrowthReason::StartLate)));
+        assert_eq!((fleet.size(), fleet.sizer.wanted()), (2, Some(2)));
+        // No further lost start is open, so this one joined by a command.
+        fleet.members.insert(NodeId(5), NodeLoad::default());
+        fleet.run(20, 160);
+        assert_eq!((fleet.size(), fleet.sizer.wanted()), (3, Some(3)));
+    }
+    // A late one that is still missing stays, and the next one joined by a command.
+    let mut fleet = fleet_with_lost_starts();
+    fleet.sizer.start_failed(fleet.now());
+    for (node, size) in [(3, 2), (4, 3)] {
+        fleet.members.insert(NodeId(node), NodeLoad::default());
+        fleet.run(10, 160);
+        assert_eq!((fleet.size(), fleet.sizer.wanted()), (size, u32::try_from(size).ok()));
+    }
+    // After 32 limits, a member has joined by a command.
+    let mut fleet = fleet_with_lost_starts();
+    fleet.members.insert(NodeId(3), NodeLoad::default());
+    fleet.run(5 * 32, 160);
+    fleet.members.insert(NodeId(4), NodeLoad::default());
+    fleet.run(20, 160);
+    assert_eq!((fleet.size(), fleet.sizer.wanted()), (3, Some(3)));
+}

@@ -130,6 +130,8 @@ pub enum GrowthReason {
     MemberMissing,
     /// A started member has not joined in time.
     StartLost,
+    /// A started member joined after its start counted as lost, so the fleet is larger than wanted.
+    StartLate,
     /// The closure that starts members failed.
     StartFailed,
     /// A started member is on its way.
@@ -167,6 +169,7 @@ impl fmt::Display for GrowthReason {
             GrowthReason::FewCalls => "fewer members suffice",
             GrowthReason::MemberMissing => "a member is missing",
             GrowthReason::StartLost => "a started member did not join in time",
+            GrowthReason::StartLate => "a started member joined too late",
             GrowthReason::StartFailed => "the start of a member failed",
             GrowthReason::Starting => "a member starts",
             GrowthReason::Leaving => "a member leaves",
