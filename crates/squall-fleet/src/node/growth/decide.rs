@@ -159,13 +159,13 @@ impl Sizer {
     /// Notes that a member leaves. The wanted size is already without it.
     pub(super) fn leaves(&mut self, now: Duration, node: NodeId) {
         if !self.stayed.contains(&node) {
-            self.leaving.entry(node).or_insert(now + self.options.start_limit);
+            self.leaving.entry(node).or_insert(now.saturating_add(self.options.start_limit));
         }
     }
 
     /// Notes that a member leaves by its own decision. It is not replaced.
     pub(super) fn resigned(&mut self, now: Duration, node: NodeId) {
-        if self.leaving.insert(node, now + self.options.start_limit).is_none() {
+        if self.leaving.insert(node, now.saturating_add(self.options.start_limit)).is_none() {
             self.wanted = self.wanted.map(|wanted| self.bound(wanted.saturating_sub(1)));
         }
     }
@@ -174,7 +174,7 @@ impl Sizer {
     pub(super) fn start_failed(&mut self, now: Duration) {
         self.starts.failures += 1;
         self.starts.is_pending = false;
-        self.starts.after = Some(now + self.pause(self.starts.failures));
+        self.starts.after = Some(now.saturating_add(self.pause(self.starts.failures)));
     }
 
     fn bound(&self, size: u32) -> u32 {
@@ -327,7 +327,7 @@ impl Sizer {
 
     fn start(&mut self, now: Duration, pause: Duration) {
         self.starts.is_pending = true;
-        self.starts.after = Some(now + self.options.start_limit.max(pause));
+        self.starts.after = Some(now.saturating_add(self.options.start_limit.max(pause)));
     }
 
     fn shrink(
@@ -340,7 +340,7 @@ impl Sizer {
         if reason == GrowthReason::FewCalls {
             self.wanted = self.wanted.map(|wanted| self.bound(wanted.saturating_sub(1)));
         }
-        self.leaving.insert(node, now + self.options.start_limit);
+        self.leaving.insert(node, now.saturating_add(self.options.start_limit));
         (GrowthAction::Shrink, reason, least)
     }
 

@@ -337,3 +337,17 @@ fn a_member_that_comes_too_late_makes_the_fleet_no_larger() {
     fleet.run(20, 160);
     assert_eq!((fleet.size(), fleet.sizer.wanted()), (3, Some(3)));
 }
+
+#[test]
+fn the_longest_limits_are_no_time_past_the_last() {
+    let mut fleet = Fleet::new(2);
+    let (start_limit, pause) = (Duration::MAX, Duration::MAX);
+    fleet.sizer = Sizer::new(GrowthOptions { start_limit, pause, ..options() });
+    fleet.run(5, 160);
+    fleet.sizer.leaves(fleet.now(), NodeId(2));
+    fleet.sizer.resigned(fleet.now(), NodeId(2));
+    assert_eq!(fleet.look(), Step::Start);
+    fleet.sizer.start_failed(fleet.now());
+    fleet.run(20, 0);
+    assert_eq!(fleet.sizer.wanted(), Some(2));
+}
