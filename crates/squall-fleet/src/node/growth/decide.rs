@@ -22,6 +22,7 @@
 
 use super::{GrowthAction, GrowthDecision, GrowthOptions, GrowthReason, NodeLoad};
 use crate::NodeId;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -31,6 +32,21 @@ const DOUBLINGS_MAX: u32 = 5;
 const STEADY: u32 = 4;
 /// Start limits within which the member of a lost start may still come (I6).
 const LATE: u32 = 32;
+
+/// A wanted size. Of two, the one with the later change is the greater one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Size {
+    /// The number of the change. Zero: the size is not known.
+    pub(super) change: u64,
+    pub(super) wanted: u32,
+}
+
+impl Size {
+    /// Returns the size that is wanted, once it is known.
+    pub(super) fn wanted(self) -> Option<u32> {
+        (self.change > 0).then_some(self.wanted)
+    }
+}
 
 /// The next step of the member that decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +116,8 @@ impl Starts {
 #[derive(Debug)]
 pub(super) struct Sizer {
     options: GrowthOptions,
-    /// The size that is wanted, once it is known (I1).
-    wanted: Option<u32>,
+    /// The size that is wanted (I1).
+    size: Size,
     last: BTreeMap<NodeId, NodeLoad>,
     last_at: Option<Duration>,
     /// Looks in a row with a high load, and with a low one.
@@ -123,7 +139,7 @@ impl Sizer {
     pub(super) fn new(options: GrowthOptions) -> Sizer {
         Sizer {
             options,
-            wanted: None,
+            size: Size::default(),
             last: BTreeMap::new(),
             last_at: None,
             high: 0,
@@ -137,22 +153,38 @@ impl Sizer {
         }
     }
 
-    /// Returns the size that is wanted, once it is known.
-    pub(super) fn wanted(&self) -> Option<u32> {
-        self.wanted
+    /// Returns the wanted size with the number of its change.
+    pub(super) fn size(&self) -> Size {
+        self.size
     }
 
-    /// Notes the size that the deciding member wants. Another member decides, so this one begins afresh.
-    pub(super) fn follow(&mut self, wanted: u32) {
-        let options = self.options;
-        *self = Sizer { wanted: Some(self.bound(wanted)), ..Sizer::new(options) };
+    /// Takes the size of another member if it is a later one. Then another member decides, or has decided,
+    /// so this one begins afresh.
+    pub(super) fn follow(&mut self, size: Size) {
+        let size = Size { wanted: self.bound(size.wanted), ..size };
+        if size.change > 0 && size > self.size {
+            *self = Sizer { size, ..Sizer::new(self.options) };
+        }
     }
 
     /// Notes that another member decides. A start of this member is over: the started member may have come,
     /// decided, and died.
     pub(super) fn pass_on(&mut self) {
-        if let Some(wanted) = self.wanted {
-            self.follow(wanted);
+        *self = Sizer { size: self.size, ..Sizer::new(self.options) };
+    }
+
+    /// Changes the wanted size.
+    fn want(&mut self, wanted: u32) {
+        let wanted = self.bound(wanted);
+        if self.size.wanted() != Some(wanted) {
+            self.size = Size { change: self.size.change.saturating_add(1), wanted };
+        }
+    }
+
+    /// Wants one member fewer, if the size is known.
+    fn want_fewer(&mut self) {
+        if let Some(wanted) = self.size.wanted() {
+            self.want(wanted.saturating_sub(1));
         }
     }
 
@@ -166,7 +198,7 @@ impl Sizer {
     /// Notes that a member leaves by its own decision. It is not replaced.
     pub(super) fn resigned(&mut self, now: Duration, node: NodeId) {
         if self.leaving.insert(node, now.saturating_add(self.options.start_limit)).is_none() {
-            self.wanted = self.wanted.map(|wanted| self.bound(wanted.saturating_sub(1)));
+            self.want_fewer();
         }
     }
 
@@ -210,7 +242,7 @@ impl Sizer {
         let is_new = action != GrowthAction::Keep || (self.held != Some(reason) && reason.is_told());
         self.held = Some(reason);
         let Sum { calls_per_second, waiting, refused } = sum.unwrap_or_default();
-        let wanted = self.wanted.unwrap_or(members);
+        let wanted = self.size.wanted;
         let decision =
             GrowthDecision { at: now, action, reason, members, wanted, calls_per_second, waiting, refused };
         (step, is_new.then_some(decision))
@@ -225,8 +257,10 @@ impl Sizer {
         sum: Option<Sum>,
         calls: &BTreeMap<NodeId, u64>,
     ) -> (GrowthAction, GrowthReason, Option<NodeId>) {
-        let wanted =
-            *self.wanted.get_or_insert(members.clamp(self.options.members_min, self.options.members_max));
+        if self.size.wanted().is_none() {
+            self.want(members);
+        }
+        let wanted = self.size.wanted;
         if members < wanted {
             (self.high, self.low) = (0, 0);
             self.starts.late = 0;
@@ -258,7 +292,7 @@ impl Sizer {
             return self.shrink(now, GrowthReason::StartLate, least);
         } else {
             // It joined by a command.
-            self.wanted = Some(self.bound(members));
+            self.want(members);
             if members <= self.options.members_max {
                 return (GrowthAction::Keep, GrowthReason::Joined, None);
             }
@@ -307,7 +341,7 @@ impl Sizer {
                 () if !self.may_change(now) => (GrowthAction::Keep, GrowthReason::Pause, None),
                 () => {
                     self.change(now, true);
-                    self.wanted = Some(members + 1);
+                    self.want(members + 1);
                     self.start(now, Duration::ZERO);
                     (GrowthAction::Start, cause, None)
                 }
@@ -338,7 +372,7 @@ impl Sizer {
     ) -> (GrowthAction, GrowthReason, Option<NodeId>) {
         let Some(node) = least else { return (GrowthAction::Keep, reason, None) };
         if reason == GrowthReason::FewCalls {
-            self.wanted = self.wanted.map(|wanted| self.bound(wanted.saturating_sub(1)));
+            self.want_fewer();
         }
         self.leaving.insert(node, now.saturating_add(self.options.start_limit));
         (GrowthAction::Shrink, reason, least)

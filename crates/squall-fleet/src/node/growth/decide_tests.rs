@@ -1,6 +1,6 @@
 //! Decisions about the size of a fleet, over histories of loads.
 
-use super::decide::{Sizer, Step};
+use super::decide::{Size, Sizer, Step};
 use super::{GrowthAction, GrowthOptions, GrowthReason, NodeLoad};
 use crate::NodeId;
 use std::collections::BTreeMap;
@@ -34,6 +34,10 @@ impl Fleet {
 
     fn now(&self) -> Duration {
         Duration::from_secs(self.seconds)
+    }
+
+    fn wanted(&self) -> Option<u32> {
+        self.sizer.size().wanted()
     }
 
     fn size(&self) -> usize {
@@ -84,7 +88,7 @@ fn fo_13_a_high_load_grows_a_fleet_by_one_after_each_pause() {
     let starts = fleet.steps();
     assert_eq!(starts, [(4, GrowthAction::Start), (14, GrowthAction::Start), (24, GrowthAction::Start)]);
     assert!(fleet.record.iter().any(|(_, _, reason)| *reason == GrowthReason::ManyCalls));
-    assert_eq!((fleet.size(), fleet.sizer.wanted()), (4, Some(4)));
+    assert_eq!((fleet.size(), fleet.wanted()), (4, Some(4)));
     // More is not allowed, and said once.
     fleet.run(60, 4_000);
     let most = fleet.record.iter().filter(|(_, _, reason)| *reason == GrowthReason::AtMost);
@@ -190,7 +194,7 @@ fn members_that_come_and_go_by_command_change_the_wanted_size() {
     fleet.members.insert(NodeId(7), NodeLoad::default());
     fleet.run(5, 240);
     assert_eq!(fleet.record, [(6, GrowthAction::Keep, GrowthReason::Joined)]);
-    assert_eq!(fleet.sizer.wanted(), Some(3));
+    assert_eq!(fleet.wanted(), Some(3));
     fleet.sizer.resigned(fleet.now(), NodeId(7));
     fleet.sizer.resigned(fleet.now(), NodeId(7));
     // It serves on for a moment, and its load is no reason to grow.
@@ -198,13 +202,13 @@ fn members_that_come_and_go_by_command_change_the_wanted_size() {
     fleet.members.remove(&NodeId(7));
     fleet.run_with(1, |load, _| load.waiting = 0);
     fleet.run(20, 160);
-    assert_eq!((fleet.sizer.wanted(), fleet.record.len()), (Some(2), 1));
+    assert_eq!((fleet.wanted(), fleet.record.len()), (Some(2), 1));
     // Too many are asked to leave, but for the one that decides.
     for node in 8..12 {
         fleet.members.insert(NodeId(node), NodeLoad::default());
     }
     fleet.run(10, 300);
-    assert_eq!((fleet.size(), fleet.sizer.wanted()), (4, Some(4)));
+    assert_eq!((fleet.size(), fleet.wanted()), (4, Some(4)));
     assert!(fleet.members.contains_key(&ME));
 }
 
@@ -214,30 +218,38 @@ fn a_member_that_does_not_leave_counts_again() {
     fleet.run(3, 0);
     let before = fleet.members.clone();
     fleet.run(1, 0);
-    assert_eq!((fleet.size(), fleet.sizer.wanted()), (1, Some(1)));
+    assert_eq!((fleet.size(), fleet.wanted()), (1, Some(1)));
     // It was asked, and stays.
     fleet.members = before;
     for _ in 0..4 {
         assert_eq!(fleet.look(), Step::Keep);
-        assert_eq!(fleet.sizer.wanted(), Some(1));
+        assert_eq!(fleet.wanted(), Some(1));
     }
     fleet.look();
-    assert_eq!(fleet.sizer.wanted(), Some(2));
+    assert_eq!(fleet.wanted(), Some(2));
     // It still says that it leaves.
     fleet.sizer.leaves(fleet.now(), NodeId(2));
     fleet.run(2, 60);
-    assert_eq!(fleet.sizer.wanted(), Some(2));
+    assert_eq!(fleet.wanted(), Some(2));
 }
 
 #[test]
 fn a_member_that_takes_over_knows_the_wanted_size() {
     let mut fleet = Fleet::new(2);
-    fleet.sizer.follow(3);
+    fleet.sizer.follow(Size { change: 0, wanted: 4 });
+    assert_eq!(fleet.wanted(), None);
+    fleet.sizer.follow(Size { change: 7, wanted: 3 });
     // The one that decided is dead, and two are missing of three with it.
     assert_eq!(fleet.look(), Step::Start);
-    assert_eq!(fleet.sizer.wanted(), Some(3));
-    fleet.sizer.follow(99);
-    assert_eq!(fleet.sizer.wanted(), Some(4));
+    // A size of an earlier change is older, and one beyond the bounds is bounded.
+    fleet.sizer.follow(Size { change: 6, wanted: 1 });
+    assert_eq!(fleet.wanted(), Some(3));
+    fleet.sizer.follow(Size { change: 8, wanted: 99 });
+    assert_eq!(fleet.wanted(), Some(4));
+    fleet.sizer.follow(Size { change: u64::MAX, wanted: 2 });
+    // The number of the last change stays.
+    fleet.sizer.resigned(fleet.now(), NodeId(2));
+    assert_eq!(fleet.sizer.size(), Size { change: u64::MAX, wanted: 1 });
 }
 
 #[test]
@@ -262,11 +274,11 @@ fn a_start_is_over_once_another_member_decides() {
     let mut fleet = Fleet::new(1);
     fleet.starts_nothing = true;
     fleet.run(4, 150);
-    assert_eq!((fleet.steps().len(), fleet.sizer.wanted()), (1, Some(2)));
+    assert_eq!((fleet.steps().len(), fleet.wanted()), (1, Some(2)));
     assert_eq!(fleet.look(), Step::Keep);
     // The started member decides, and dies.
     fleet.sizer.pass_on();
-    assert_eq!((fleet.look(), fleet.sizer.wanted()), (Step::Start, Some(2)));
+    assert_eq!((fleet.look(), fleet.wanted()), (Step::Start, Some(2)));
 }
 
 #[test]
@@ -315,11 +327,11 @@ fn a_member_that_comes_too_late_makes_the_fleet_no_larger() {
         fleet.run(20, 80);
         let last = fleet.record.last().map(|(_, action, reason)| (*action, *reason));
         assert_eq!(last, Some((GrowthAction::Shrink, GrowthReason::StartLate)));
-        assert_eq!((fleet.size(), fleet.sizer.wanted()), (2, Some(2)));
+        assert_eq!((fleet.size(), fleet.wanted()), (2, Some(2)));
         // No further lost start is open, so this one joined by a command.
         fleet.members.insert(NodeId(5), NodeLoad::default());
         fleet.run(20, 160);
-        assert_eq!((fleet.size(), fleet.sizer.wanted()), (3, Some(3)));
+        assert_eq!((fleet.size(), fleet.wanted()), (3, Some(3)));
     }
     // A late one that is still missing stays, and the next one joined by a command.
     let mut fleet = fleet_with_lost_starts();
@@ -327,7 +339,7 @@ fn a_member_that_comes_too_late_makes_the_fleet_no_larger() {
     for (node, size) in [(3, 2), (4, 3)] {
         fleet.members.insert(NodeId(node), NodeLoad::default());
         fleet.run(10, 160);
-        assert_eq!((fleet.size(), fleet.sizer.wanted()), (size, u32::try_from(size).ok()));
+        assert_eq!((fleet.size(), fleet.wanted()), (size, u32::try_from(size).ok()));
     }
     // After 32 limits, a member has joined by a command.
     let mut fleet = fleet_with_lost_starts();
@@ -335,7 +347,7 @@ fn a_member_that_comes_too_late_makes_the_fleet_no_larger() {
     fleet.run(5 * 32, 160);
     fleet.members.insert(NodeId(4), NodeLoad::default());
     fleet.run(20, 160);
-    assert_eq!((fleet.size(), fleet.sizer.wanted()), (3, Some(3)));
+    assert_eq!((fleet.size(), fleet.wanted()), (3, Some(3)));
 }
 
 #[test]
@@ -349,5 +361,5 @@ fn the_longest_limits_are_no_time_past_the_last() {
     assert_eq!(fleet.look(), Step::Start);
     fleet.sizer.start_failed(fleet.now());
     fleet.run(20, 0);
-    assert_eq!(fleet.sizer.wanted(), Some(2));
+    assert_eq!(fleet.wanted(), Some(2));
 }

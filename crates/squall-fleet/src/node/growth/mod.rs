@@ -5,8 +5,7 @@
 //! starts a member by a closure of the program, and asks a member to leave. [`decide`] has the rules.
 //!
 //! - I1. At most one member decides, as far as the members agree on the directory. If it dies, the next one
-//!   goes on with the size that the dead one has told. One that joins asks for that size first.
-//!   A member that leaves says so to each that asks, so the next one to decide knows it, too.
+//!   goes on with the last size that any living member knows: [`member`] has the rules.
 //! - I2. A member leaves by the code of its program, in two phases. The one that decides only asks.
 //! - I3. The program's closures run on the thread of [`Growth`], without a lock.
 //!
@@ -18,17 +17,21 @@
 mod decide;
 #[cfg(test)]
 mod decide_tests;
+mod member;
+#[cfg(test)]
+mod member_tests;
 mod options;
 
 pub use self::options::{GrowthAction, GrowthDecision, GrowthOptions, GrowthReason, NodeLoad};
 
-use self::decide::{Sizer, Step};
+use self::decide::{Size, Step};
+use self::member::{Answer, Answers, Member};
 use super::driver::{Driver, Kind};
 use super::service::ServiceCall;
 use super::{NameOptions, Node, RequestError, block, route};
 use crate::capability::random;
-use crate::{Name, NameCapability, NodeId, Refusal};
-use serde::{Deserialize, Serialize};
+use crate::handover::Taker;
+use crate::{Fate, Name, NameCapability, NodeId, Refusal};
 use squall_sys::panics::drop_payload;
 use squall_sys::sync::{Condvar, Mutex, MutexGuard, StdArc as Arc, Weak, lock, thread};
 use std::collections::{BTreeMap, VecDeque};
@@ -39,32 +42,17 @@ use std::time::{Duration, Instant};
 
 /// The part of the names of members that choose the size of their fleet.
 const PART: &str = "growth";
-/// The method that tells a member the wanted size. Returns its load, the wanted size that it knows, and
-/// whether it leaves.
+/// The method that tells a member the wanted size. Returns its [`Answer`].
 const LOAD: u64 = 0;
-/// The method that asks a member to leave.
+/// The method that tells a member the wanted size without it, and asks it to leave.
 const LEAVE: u64 = 1;
-/// In place of a wanted size: the member that decides does not know it yet.
-const UNKNOWN: u32 = 0;
 /// The most decisions that a member remembers.
 const HISTORY: usize = 64;
 
 struct State {
-    sizer: Sizer,
+    member: Member,
     history: VecDeque<GrowthDecision>,
-    leaves: Leaves,
-    asked: bool,
     ended: bool,
-}
-
-/// Whether a member leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Leaves {
-    No,
-    /// By its own decision, and the member that decides does not know it yet.
-    Resigns,
-    /// The member that decides knows it.
-    Known,
 }
 
 struct Shared {
@@ -104,22 +92,15 @@ impl Shared {
 
     /// Serves the calls of the other members.
     fn serve(&self, call: ServiceCall<'_>) -> Option<Vec<u8>> {
+        let size: Size = postcard::from_bytes(call.body).ok()?;
         match call.method {
             LOAD => {
                 let load = (self.load)();
-                let wanted = u32::from_le_bytes(call.body.try_into().ok()?);
-                let mut state = self.state();
-                if wanted != UNKNOWN {
-                    state.sizer.follow(wanted);
-                }
-                let (known, leaves) = (state.sizer.wanted(), state.leaves);
-                drop(state);
-                postcard::to_allocvec(&(load, known, leaves)).ok()
+                let answer = self.state().member.answer(size, load);
+                postcard::to_allocvec(&answer).ok()
             }
             LEAVE => {
-                let mut state = self.state();
-                (state.asked, state.leaves) = (true, Leaves::Known);
-                drop(state);
+                self.state().member.ask_to_leave(size);
                 self.changed.notify_all();
                 Some(Vec::new())
             }
@@ -203,21 +184,15 @@ impl Node {
         let fleet = capability.name().clone();
         let text = format!("{}/{PART}/{:032x}", fleet.as_str(), random());
         let name: Name = text.parse().map_err(|_| RequestError::Refused(Refusal::NotBelow))?;
-        let state = State {
-            sizer: Sizer::new(options),
-            history: VecDeque::new(),
-            leaves: Leaves::No,
-            asked: false,
-            ended: false,
-        };
+        let state = State { member: Member::new(options), history: VecDeque::new(), ended: false };
         let (state, changed) = (Mutex::new(state), Condvar::new());
         let (began, load) = (Instant::now(), Box::new(load));
         let shared = Arc::new(Shared { state, changed, began, load, fleet });
         let served = shared.clone();
         let service = Kind::Plain(Arc::new(move |call: ServiceCall<'_>| served.serve(call)));
         let name = self.register(&name, capability, NameOptions::new(), 0, service)?;
-        let (driver, to_ask, start) = (Arc::downgrade(&self.0), Vec::new(), Box::new(start));
-        let looker = Looker { driver, shared: shared.clone(), options, to_ask, start };
+        let (driver, start) = (Arc::downgrade(&self.0), Box::new(start));
+        let looker = Looker { driver, shared: shared.clone(), options, start };
         let builder = thread::Builder::new().name("squall-fleet-growth".into());
         let thread = builder.spawn(move || looker.run()).ok();
         let growth = Growth { driver: Arc::downgrade(&self.0), shared, name, thread };
@@ -247,7 +222,7 @@ impl fmt::Debug for Growth {
 impl Growth {
     /// Returns the wanted size of the fleet, once it is known.
     pub fn wanted(&self) -> Option<u32> {
-        self.shared.state().sizer.wanted()
+        self.shared.state().member.wanted()
     }
 
     /// Returns the last decisions of this member, with their reasons: at most 64, the newest last.
@@ -259,7 +234,7 @@ impl Growth {
     ///
     /// The program then calls [`Node::leave`], which moves the shards away first.
     pub fn wait_to_leave(&self, limit: Duration) -> bool {
-        self.shared.wait(limit, |state| state.asked)
+        self.shared.wait(limit, |state| state.member.is_asked())
     }
 
     /// Tells the fleet that this member leaves by its own decision, so that it is not replaced. Call it
@@ -270,12 +245,8 @@ impl Growth {
     /// # Errors
     /// [`RequestError::TimedOut`]: the fleet may replace this member.
     pub fn resign(&self, limit: Duration) -> Result<(), RequestError> {
-        let mut state = self.shared.state();
-        if state.leaves == Leaves::No {
-            state.leaves = Leaves::Resigns;
-        }
-        drop(state);
-        let known = self.shared.wait(limit, |state| state.leaves == Leaves::Known);
+        self.shared.state().member.resign();
+        let known = self.shared.wait(limit, |state| state.member.may_leave());
         if known { Ok(()) } else { Err(RequestError::TimedOut) }
     }
 }
@@ -301,8 +272,6 @@ struct Looker {
     driver: Weak<Driver>,
     shared: Arc<Shared>,
     options: GrowthOptions,
-    /// Members to ask to leave.
-    to_ask: Vec<NodeId>,
     start: Box<dyn FnMut() -> io::Result<()> + Send>,
 }
 
@@ -321,73 +290,48 @@ impl Looker {
         let members = driver.growing(&self.shared.fleet);
         let me = driver.state().core.me();
         if members.first_key_value().is_none_or(|(node, _)| *node != me) {
-            return self.shared.state().sizer.pass_on();
+            return self.shared.state().member.pass_on();
         }
-        let mut state = self.shared.state();
-        let resigns = state.leaves == Leaves::Resigns;
-        if resigns {
-            state.sizer.resigned(self.shared.now(), me);
-        }
-        let wanted = state.sizer.wanted();
-        drop(state);
-        let ask = |(node, name): (&NodeId, &Name)| {
-            let body = wanted.unwrap_or(UNKNOWN).to_le_bytes().to_vec();
-            let call = driver.call(route(name, None, true), LOAD, body, self.options.answer_limit());
-            (*node, call)
-        };
+        let size = self.shared.state().member.begin(self.shared.now(), me);
+        let ask = |(node, name): (&NodeId, &Name)| (*node, self.call(driver, name, LOAD, size));
         let asked: Vec<_> = members.iter().filter(|(node, _)| **node != me).map(ask).collect();
-        let mut loads = BTreeMap::from([(me, Some((self.shared.load)()))]);
-        let (mut told, mut leavers) = (None, Vec::new());
-        for (node, call) in asked {
-            let answer = match block(call) {
-                Some(Ok(bytes)) => postcard::from_bytes::<(NodeLoad, Option<u32>, Leaves)>(&bytes).ok(),
-                _ => None,
-            };
-            loads.insert(node, answer.map(|(load, ..)| load));
-            let Some((_, known, leaves)) = answer else { continue };
-            told = told.max(known);
-            leavers.push((node, leaves));
-        }
-        let now = self.shared.now();
+        let load = (self.shared.load)();
+        let answers: Answers = asked.into_iter().map(|(node, call)| (node, answer(block(call)))).collect();
         let mut state = self.shared.state();
-        if let (None, Some(told)) = (state.sizer.wanted(), told) {
-            // It decides since it joined with the lowest number.
-            state.sizer.follow(told);
-        }
-        for (node, leaves) in leavers {
-            match leaves {
-                Leaves::No => {}
-                Leaves::Resigns => {
-                    state.sizer.resigned(now, node);
-                    // The request tells it that it may leave.
-                    self.to_ask.push(node);
-                }
-                Leaves::Known => state.sizer.leaves(now, node),
-            }
-        }
-        let (step, decision) = state.sizer.look(now, me, &loads);
-        if resigns {
-            // The others know the smaller size.
-            state.leaves = Leaves::Known;
+        let (step, decision) = state.member.decide(self.shared.now(), me, load, &answers);
+        let may_leave = state.member.may_leave();
+        drop(state);
+        if may_leave {
             self.shared.changed.notify_all();
         }
-        drop(state);
         decision.into_iter().for_each(|decision| self.shared.record(decision));
-        match step {
-            Step::Keep => {}
-            Step::Start => self.start_member(),
-            Step::AskToLeave(node) => self.to_ask.push(node),
+        if step == Step::Start {
+            self.start_member();
         }
         self.ask_to_leave(driver, &members);
     }
 
+    /// Calls a member with a size.
+    fn call(
+        &self,
+        driver: &Arc<Driver>,
+        name: &Name,
+        method: u64,
+        size: Size,
+    ) -> Taker<Result<Vec<u8>, Fate>> {
+        let body = postcard::to_allocvec(&size).unwrap_or_default();
+        driver.call(route(name, None, true), method, body, self.options.answer_limit())
+    }
+
     /// Asks members to leave. Those that do not answer are asked again at the next look.
-    fn ask_to_leave(&mut self, driver: &Arc<Driver>, members: &BTreeMap<NodeId, Name>) {
-        let limit = self.options.answer_limit();
-        self.to_ask.retain(|node| {
-            let Some(name) = members.get(node) else { return false };
-            !matches!(block(driver.call(route(name, None, true), LEAVE, Vec::new(), limit)), Some(Ok(_)))
-        });
+    fn ask_to_leave(&self, driver: &Arc<Driver>, members: &BTreeMap<NodeId, Name>) {
+        let (to_ask, size) = self.shared.state().member.to_ask();
+        for node in to_ask {
+            let call = members.get(&node).map(|name| self.call(driver, name, LEAVE, size));
+            if call.is_none_or(|call| matches!(block(call), Some(Ok(_)))) {
+                self.shared.state().member.was_asked(node);
+            }
+        }
     }
 
     fn start_member(&mut self) {
@@ -402,7 +346,7 @@ impl Looker {
         if failed {
             let now = self.shared.now();
             let mut state = self.shared.state();
-            state.sizer.start_failed(now);
+            state.member.start_failed(now);
             let last = state.history.back().copied();
             drop(state);
             if let Some(last) = last {
@@ -411,6 +355,11 @@ impl Looker {
             }
         }
     }
+}
+
+/// Reads the answer of a member.
+fn answer(bytes: Option<Result<Vec<u8>, Fate>>) -> Option<Answer> {
+    postcard::from_bytes(&bytes?.ok()?).ok()
 }
 
 impl Driver {

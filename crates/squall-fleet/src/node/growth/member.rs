@@ -1,0 +1,155 @@
+//! A member's part in the size of its fleet, without threads, clocks or calls.
+//!
+//! Problem: the member that decides may die between any two calls. The next one then needs the last size, or
+//! it replaces members that leave.
+//! Idea: each change of the wanted size has a number. All requests and answers carry the size with its
+//! number, and each member keeps the one with the highest number.
+//!
+//! - I1. A member that was asked to leave knows a size without it, and tells each that asks.
+//!
+//! Cost: a decision takes time in proportion to the members.
+//! Source: Wentzlaff 2012, §3.2.4 and §3.5.1 (FO-13).
+
+use super::decide::{Size, Sizer, Step};
+use super::{GrowthDecision, GrowthOptions, NodeLoad};
+use crate::NodeId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Whether a member leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Leaves {
+    No,
+    /// By its own decision, and the member that decides does not know it yet.
+    Resigns,
+    /// The member that decides knows it.
+    Known,
+}
+
+/// The answer of a member to the one that decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Answer {
+    pub(super) load: NodeLoad,
+    /// The wanted size that it knows.
+    pub(super) size: Size,
+    pub(super) leaves: Leaves,
+}
+
+/// The answers of the other members; a member that has not answered has `None`.
+pub(super) type Answers = BTreeMap<NodeId, Option<Answer>>;
+
+/// The state of a member.
+#[derive(Debug)]
+pub(super) struct Member {
+    sizer: Sizer,
+    leaves: Leaves,
+    is_asked: bool,
+    /// Members to ask to leave.
+    to_ask: Vec<NodeId>,
+}
+
+impl Member {
+    pub(super) fn new(options: GrowthOptions) -> Member {
+        Member { sizer: Sizer::new(options), leaves: Leaves::No, is_asked: false, to_ask: Vec::new() }
+    }
+
+    /// Returns the size that is wanted, once it is known.
+    pub(super) fn wanted(&self) -> Option<u32> {
+        self.sizer.size().wanted()
+    }
+
+    /// Returns whether this member was asked to leave.
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_asked
+    }
+
+    /// Notes that this member leaves by its own decision.
+    pub(super) fn resign(&mut self) {
+        if self.leaves == Leaves::No {
+            self.leaves = Leaves::Resigns;
+        }
+    }
+
+    /// Returns whether this member may leave without being replaced.
+    pub(super) fn may_leave(&self) -> bool {
+        self.leaves == Leaves::Known
+    }
+
+    /// Answers the member that decides.
+    pub(super) fn answer(&mut self, size: Size, load: NodeLoad) -> Answer {
+        self.sizer.follow(size);
+        Answer { load, size: self.sizer.size(), leaves: self.leaves }
+    }
+
+    /// Notes that the member that decides asks this one to leave, for a size without it (I1).
+    pub(super) fn ask_to_leave(&mut self, size: Size) {
+        self.sizer.follow(size);
+        (self.is_asked, self.leaves) = (true, Leaves::Known);
+    }
+
+    /// Notes that another member decides.
+    pub(super) fn pass_on(&mut self) {
+        self.sizer.pass_on();
+    }
+
+    /// Begins a decision of this member. Returns the size to tell the others.
+    pub(super) fn begin(&mut self, now: Duration, me: NodeId) -> Size {
+        if self.leaves == Leaves::Resigns {
+            self.sizer.resigned(now, me);
+        }
+        self.sizer.size()
+    }
+
+    /// Decides by the answers of the others. Returns the next step, and the decision if there is something
+    /// new to record.
+    pub(super) fn decide(
+        &mut self,
+        now: Duration,
+        me: NodeId,
+        load: NodeLoad,
+        answers: &Answers,
+    ) -> (Step, Option<GrowthDecision>) {
+        for answer in answers.values().flatten() {
+            self.sizer.follow(answer.size);
+        }
+        for (node, answer) in answers {
+            match answer.map(|answer| answer.leaves) {
+                None | Some(Leaves::No) => {}
+                Some(Leaves::Resigns) => {
+                    self.sizer.resigned(now, *node);
+                    // The request tells it that it may leave.
+                    self.to_ask.push(*node);
+                }
+                Some(Leaves::Known) => self.sizer.leaves(now, *node),
+            }
+        }
+        let mut loads: BTreeMap<_, _> =
+            answers.iter().map(|(node, answer)| (*node, answer.map(|answer| answer.load))).collect();
+        loads.insert(me, Some(load));
+        let (step, decision) = self.sizer.look(now, me, &loads);
+        if self.leaves == Leaves::Resigns {
+            // The others know the smaller size.
+            self.leaves = Leaves::Known;
+        }
+        if let Step::AskToLeave(node) = step {
+            self.to_ask.push(node);
+        }
+        (step, decision)
+    }
+
+    /// Returns the members to ask to leave, and the size without them.
+    pub(super) fn to_ask(&self) -> (Vec<NodeId>, Size) {
+        (self.to_ask.clone(), self.sizer.size())
+    }
+
+    /// Notes that a member answered the request to leave, or is gone.
+    pub(super) fn was_asked(&mut self, asked: NodeId) {
+        self.to_ask.retain(|node| *node != asked);
+    }
+
+    /// Notes that a start failed at once.
+    pub(super) fn start_failed(&mut self, now: Duration) {
+        self.sizer.start_failed(now);
+    }
+}

@@ -1,0 +1,151 @@
+//! The size of a fleet over histories in which calls are lost and members die.
+
+use super::decide::{Size, Step};
+use super::member::{Answers, Member};
+use super::{GrowthOptions, NodeLoad};
+use crate::NodeId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+const LOW: u64 = 0;
+/// Waiting calls of a member that fit its limit, but not the half of it.
+const STEADY: u64 = 8;
+
+/// Members that call each other: one look each second.
+struct Fleet {
+    members: BTreeMap<NodeId, Member>,
+    seconds: u64,
+    waiting: u64,
+    /// Members that hear no call.
+    deaf: BTreeSet<NodeId>,
+}
+
+fn options() -> GrowthOptions {
+    let second = Duration::from_secs(1);
+    GrowthOptions::new(1, 8).calls_max(100).waiting_max(10).pause(second).start_limit(5 * second)
+}
+
+impl Fleet {
+    fn new(members: u64) -> Fleet {
+        let members = (1..=members).map(|node| (NodeId(node), Member::new(options()))).collect();
+        Fleet { members, seconds: 0, waiting: STEADY, deaf: BTreeSet::new() }
+    }
+
+    fn join(&mut self, node: u64) {
+        self.members.insert(NodeId(node), Member::new(options()));
+    }
+
+    fn die(&mut self, node: u64) {
+        assert!(self.members.remove(&NodeId(node)).is_some());
+    }
+
+    fn member(&mut self, node: u64) -> &mut Member {
+        self.members.get_mut(&NodeId(node)).unwrap()
+    }
+
+    fn wanted(&mut self, node: u64) -> Option<u32> {
+        self.member(node).wanted()
+    }
+
+    /// Lets the member with the lowest number decide, and does without the requests to leave.
+    fn decide(&mut self) -> Step {
+        self.seconds += 1;
+        let now = Duration::from_secs(self.seconds);
+        let load = NodeLoad { waiting: self.waiting, ..NodeLoad::default() };
+        let (me, mut decider) = self.members.pop_first().unwrap();
+        self.members.values_mut().for_each(Member::pass_on);
+        let size = decider.begin(now, me);
+        let answer = |(node, member): (&NodeId, &mut Member)| {
+            (*node, (!self.deaf.contains(node)).then(|| member.answer(size, load)))
+        };
+        let answers: Answers = self.members.iter_mut().map(answer).collect();
+        let (step, _) = decider.decide(now, me, load, &answers);
+        self.members.insert(me, decider);
+        step
+    }
+
+    /// Sends the requests to leave.
+    fn ask_to_leave(&mut self) {
+        let (me, mut decider) = self.members.pop_first().unwrap();
+        let (to_ask, size) = decider.to_ask();
+        for node in to_ask {
+            match self.members.get_mut(&node) {
+                Some(member) if !self.deaf.contains(&node) => member.ask_to_leave(size),
+                Some(_) => continue,
+                None => {}
+            }
+            decider.was_asked(node);
+        }
+        self.members.insert(me, decider);
+    }
+
+    fn look(&mut self) -> Step {
+        let step = self.decide();
+        self.ask_to_leave();
+        step
+    }
+
+    /// Decides until there is something to do. Returns the step.
+    fn decide_until(&mut self) -> Step {
+        let step = (0..20).map(|_| self.decide()).find(|step| *step != Step::Keep);
+        step.expect("the fleet keeps its size")
+    }
+
+    fn assert_keeps(&mut self, looks: u32) {
+        for _ in 0..looks {
+            assert_eq!(self.look(), Step::Keep);
+        }
+    }
+}
+
+#[test]
+fn a_member_that_was_asked_to_leave_is_not_replaced_after_a_death() {
+    let mut fleet = Fleet::new(4);
+    fleet.assert_keeps(3);
+    fleet.waiting = LOW;
+    assert_eq!(fleet.decide_until(), Step::AskToLeave(NodeId(4)));
+    fleet.ask_to_leave();
+    fleet.waiting = STEADY;
+    // The others have not heard of the smaller size.
+    assert!(fleet.member(4).is_asked());
+    assert_eq!((fleet.wanted(1), fleet.wanted(2), fleet.wanted(4)), (Some(3), Some(4), Some(3)));
+    fleet.die(1);
+    assert_eq!(fleet.look(), Step::Start);
+    fleet.join(5);
+    fleet.die(4);
+    fleet.assert_keeps(20);
+    assert_eq!((fleet.wanted(2), fleet.wanted(5)), (Some(3), Some(3)));
+}
+
+#[test]
+fn a_later_size_is_not_undone_by_a_member_that_leaves() {
+    let mut fleet = Fleet::new(3);
+    fleet.assert_keeps(3);
+    fleet.waiting = LOW;
+    assert_eq!(fleet.decide_until(), Step::AskToLeave(NodeId(3)));
+    fleet.ask_to_leave();
+    fleet.waiting = STEADY;
+    fleet.deaf.insert(NodeId(3));
+    // A member joins by a command, while the one that leaves hears of no change.
+    fleet.join(9);
+    fleet.assert_keeps(2);
+    assert_eq!((fleet.wanted(1), fleet.wanted(3)), (Some(3), Some(2)));
+    fleet.deaf.clear();
+    fleet.die(1);
+    assert_eq!((fleet.look(), fleet.wanted(2), fleet.wanted(3)), (Step::Start, Some(3), Some(3)));
+}
+
+#[test]
+fn a_lowest_member_that_joins_takes_the_latest_size() {
+    let mut fleet = Fleet::new(3);
+    fleet.assert_keeps(2);
+    fleet.die(1);
+    fleet.die(3);
+    fleet.join(4);
+    fleet.join(0);
+    // The newest member knows no size, and the other one wants three.
+    let known = fleet.member(4).answer(Size::default(), NodeLoad::default()).size;
+    assert_eq!((known.wanted(), fleet.wanted(2)), (None, Some(3)));
+    fleet.assert_keeps(20);
+    assert_eq!((fleet.wanted(0), fleet.wanted(4)), (Some(3), Some(3)));
+}
