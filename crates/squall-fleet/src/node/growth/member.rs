@@ -6,6 +6,7 @@
 //! number, and each member keeps the one with the highest number.
 //!
 //! - I1. A member that was asked to leave knows a size without it, and tells each that asks.
+//! - I2. A member that decides and resigns leaves once the next one to decide knows the size without it.
 //!
 //! Cost: a decision takes time in proportion to the members.
 //! Source: Wentzlaff 2012, §3.2.4 and §3.5.1 (FO-13).
@@ -101,18 +102,21 @@ impl Member {
         self.sizer.size()
     }
 
-    /// Decides by the answers of the others. Returns the next step, and the decision if there is something
-    /// new to record.
+    /// Decides by the answers of the others, which were told a size. Returns the next step, and the decision
+    /// if there is something new to record.
     pub(super) fn decide(
         &mut self,
         now: Duration,
         me: NodeId,
         load: NodeLoad,
+        told: Size,
         answers: &Answers,
     ) -> (Step, Option<GrowthDecision>) {
         for answer in answers.values().flatten() {
             self.sizer.follow(answer.size);
         }
+        // Those that know a later size have not taken the one that they were told.
+        let is_told = told == self.sizer.size();
         for (node, answer) in answers {
             match answer.map(|answer| answer.leaves) {
                 None | Some(Leaves::No) => {}
@@ -128,8 +132,12 @@ impl Member {
             answers.iter().map(|(node, answer)| (*node, answer.map(|answer| answer.load))).collect();
         loads.insert(me, Some(load));
         let (step, decision) = self.sizer.look(now, me, &loads);
-        if self.leaves == Leaves::Resigns {
-            // The others know the smaller size.
+        // The next one to decide has the lowest number (I2).
+        let is_known = match answers.first_key_value() {
+            Some((_, answer)) => answer.is_some() && is_told && told.wanted().is_some(),
+            None => true,
+        };
+        if self.leaves == Leaves::Resigns && is_known {
             self.leaves = Leaves::Known;
         }
         if let Step::AskToLeave(node) = step {

@@ -59,7 +59,7 @@ impl Fleet {
             (*node, (!self.deaf.contains(node)).then(|| member.answer(size, load)))
         };
         let answers: Answers = self.members.iter_mut().map(answer).collect();
-        let (step, _) = decider.decide(now, me, load, &answers);
+        let (step, _) = decider.decide(now, me, load, size, &answers);
         self.members.insert(me, decider);
         step
     }
@@ -148,4 +148,45 @@ fn a_lowest_member_that_joins_takes_the_latest_size() {
     assert_eq!((known.wanted(), fleet.wanted(2)), (None, Some(3)));
     fleet.assert_keeps(20);
     assert_eq!((fleet.wanted(0), fleet.wanted(4)), (Some(3), Some(3)));
+}
+
+#[test]
+fn a_member_that_decides_leaves_once_the_next_one_knows() {
+    let mut fleet = Fleet::new(3);
+    fleet.assert_keeps(3);
+    fleet.member(1).resign();
+    // Neither of the others hears it, and then only the last one.
+    for deaf in [vec![2, 3], vec![2]] {
+        fleet.deaf = deaf.into_iter().map(NodeId).collect();
+        fleet.assert_keeps(1);
+        assert!(!fleet.member(1).may_leave());
+    }
+    fleet.deaf = BTreeSet::from([NodeId(3)]);
+    fleet.assert_keeps(1);
+    assert!(fleet.member(1).may_leave());
+    fleet.die(1);
+    fleet.deaf.clear();
+    fleet.assert_keeps(20);
+    assert_eq!((fleet.wanted(2), fleet.wanted(3)), (Some(2), Some(2)));
+}
+
+#[test]
+fn a_member_that_resigns_before_it_knows_the_size_is_not_replaced() {
+    // The others know the size, or they do not.
+    for looks in [2, 0] {
+        let mut fleet = Fleet::new(3);
+        fleet.assert_keeps(looks);
+        fleet.join(0);
+        fleet.member(0).resign();
+        fleet.assert_keeps(3);
+        assert!(fleet.member(0).may_leave());
+        fleet.die(0);
+        fleet.assert_keeps(20);
+        assert_eq!((fleet.wanted(1), fleet.members.len()), (Some(3), 3), "{looks}");
+    }
+    // One that is alone waits for no answer.
+    let mut fleet = Fleet::new(1);
+    fleet.member(1).resign();
+    fleet.look();
+    assert!(fleet.member(1).may_leave());
 }

@@ -298,7 +298,7 @@ impl Looker {
         let load = (self.shared.load)();
         let answers: Answers = asked.into_iter().map(|(node, call)| (node, answer(block(call)))).collect();
         let mut state = self.shared.state();
-        let (step, decision) = state.member.decide(self.shared.now(), me, load, &answers);
+        let (step, decision) = state.member.decide(self.shared.now(), me, load, size, &answers);
         let may_leave = state.member.may_leave();
         drop(state);
         if may_leave {
