@@ -159,11 +159,13 @@ impl Sizer {
     }
 
     /// Takes the size of another member if it is a later one. Then another member decides, or has decided,
-    /// so this one begins afresh.
+    /// so this one begins afresh. A start goes on if the size is equal: this one may still decide.
     pub(super) fn follow(&mut self, size: Size) {
         let size = Size { wanted: self.bound(size.wanted), ..size };
         if size.change > 0 && size > self.size {
-            *self = Sizer { size, ..Sizer::new(self.options) };
+            let is_equal = self.size.wanted() == size.wanted();
+            let starts = if is_equal { std::mem::take(&mut self.starts) } else { Starts::default() };
+            *self = Sizer { size, starts, ..Sizer::new(self.options) };
         }
     }
 

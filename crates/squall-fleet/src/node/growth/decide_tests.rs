@@ -363,3 +363,20 @@ fn the_longest_limits_are_no_time_past_the_last() {
     fleet.run(20, 0);
     assert_eq!(fleet.wanted(), Some(2));
 }
+
+#[test]
+fn a_start_goes_on_if_another_member_tells_an_equal_size() {
+    let mut fleet = Fleet::new(2);
+    fleet.starts_nothing = true;
+    fleet.run(5, 160);
+    fleet.members.remove(&NodeId(2));
+    assert_eq!(fleet.look(), Step::Start);
+    let Size { change, .. } = fleet.sizer.size();
+    for change in [change, change + 1, change + 2] {
+        fleet.sizer.follow(Size { change, wanted: 2 });
+        assert_eq!(fleet.look(), Step::Keep);
+    }
+    // Another size is new, and two members are missing.
+    fleet.sizer.follow(Size { change: change + 3, wanted: 3 });
+    assert_eq!(fleet.look(), Step::Start);
+}
