@@ -204,6 +204,11 @@ impl Sizer {
         }
     }
 
+    /// Returns whether a member does not count, since it leaves (I5).
+    pub(super) fn is_leaving(&self, node: NodeId) -> bool {
+        self.leaving.contains_key(&node)
+    }
+
     /// Notes that a start failed at once.
     pub(super) fn start_failed(&mut self, now: Duration) {
         self.starts.failures += 1;

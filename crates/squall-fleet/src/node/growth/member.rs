@@ -6,6 +6,7 @@
 //! number, and each member keeps the one with the highest number.
 //!
 //! - I1. A member that was asked to leave knows a size without it, and tells each that asks.
+//!   A member that counts again, since it has not left in time, is asked no more.
 //! - I2. A member that decides and resigns leaves once the next one to decide knows the size without it.
 //!
 //! Cost: a decision takes time in proportion to the members.
@@ -15,7 +16,7 @@ use super::decide::{Size, Sizer, Step};
 use super::{GrowthDecision, GrowthOptions, NodeLoad};
 use crate::NodeId;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Whether a member leaves.
@@ -46,13 +47,13 @@ pub(super) struct Member {
     sizer: Sizer,
     leaves: Leaves,
     is_asked: bool,
-    /// Members to ask to leave.
-    to_ask: Vec<NodeId>,
+    /// Members to ask to leave. They do not count.
+    to_ask: BTreeSet<NodeId>,
 }
 
 impl Member {
     pub(super) fn new(options: GrowthOptions) -> Member {
-        Member { sizer: Sizer::new(options), leaves: Leaves::No, is_asked: false, to_ask: Vec::new() }
+        Member { sizer: Sizer::new(options), leaves: Leaves::No, is_asked: false, to_ask: BTreeSet::new() }
     }
 
     /// Returns the size that is wanted, once it is known.
@@ -91,6 +92,7 @@ impl Member {
 
     /// Notes that another member decides.
     pub(super) fn pass_on(&mut self) {
+        self.to_ask.clear();
         self.sizer.pass_on();
     }
 
@@ -123,7 +125,7 @@ impl Member {
                 Some(Leaves::Resigns) => {
                     self.sizer.resigned(now, *node);
                     // The request tells it that it may leave.
-                    self.to_ask.push(*node);
+                    self.to_ask.insert(*node);
                 }
                 Some(Leaves::Known) => self.sizer.leaves(now, *node),
             }
@@ -141,19 +143,20 @@ impl Member {
             self.leaves = Leaves::Known;
         }
         if let Step::AskToLeave(node) = step {
-            self.to_ask.push(node);
+            self.to_ask.insert(node);
         }
+        self.to_ask.retain(|node| self.sizer.is_leaving(*node));
         (step, decision)
     }
 
     /// Returns the members to ask to leave, and the size without them.
-    pub(super) fn to_ask(&self) -> (Vec<NodeId>, Size) {
+    pub(super) fn to_ask(&self) -> (BTreeSet<NodeId>, Size) {
         (self.to_ask.clone(), self.sizer.size())
     }
 
     /// Notes that a member answered the request to leave, or is gone.
-    pub(super) fn was_asked(&mut self, asked: NodeId) {
-        self.to_ask.retain(|node| *node != asked);
+    pub(super) fn was_asked(&mut self, node: NodeId) {
+        self.to_ask.remove(&node);
     }
 
     /// Notes that a start failed at once.

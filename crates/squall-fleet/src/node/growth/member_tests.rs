@@ -190,3 +190,47 @@ fn a_member_that_resigns_before_it_knows_the_size_is_not_replaced() {
     fleet.look();
     assert!(fleet.member(1).may_leave());
 }
+
+#[test]
+fn a_member_that_counts_again_is_asked_no_more() {
+    let mut fleet = Fleet::new(2);
+    fleet.assert_keeps(3);
+    fleet.waiting = LOW;
+    assert_eq!(fleet.decide_until(), Step::AskToLeave(NodeId(2)));
+    fleet.waiting = STEADY;
+    fleet.deaf.insert(NodeId(2));
+    // It hears no request for the time of a start. Then the fleet wants two.
+    let asked = |fleet: &mut Fleet| fleet.member(1).to_ask().0.into_iter().collect::<Vec<_>>();
+    for _ in 0..4 {
+        fleet.assert_keeps(1);
+        assert_eq!((asked(&mut fleet), fleet.wanted(1)), (vec![NodeId(2)], Some(1)));
+    }
+    fleet.assert_keeps(1);
+    assert_eq!((asked(&mut fleet), fleet.wanted(1)), (vec![], Some(2)));
+    fleet.deaf.clear();
+    fleet.assert_keeps(20);
+    assert!(!fleet.member(2).is_asked());
+    // One that resigns is asked once, although its answers tell it at each look.
+    fleet.member(2).resign();
+    fleet.decide();
+    fleet.decide();
+    assert_eq!((asked(&mut fleet), fleet.wanted(1)), (vec![NodeId(2)], Some(1)));
+    fleet.ask_to_leave();
+    assert!(fleet.member(2).may_leave() && asked(&mut fleet).is_empty());
+}
+
+#[test]
+fn a_member_that_decides_no_more_asks_no_member_to_leave() {
+    let mut fleet = Fleet::new(3);
+    fleet.assert_keeps(3);
+    fleet.waiting = LOW;
+    assert_eq!(fleet.decide_until(), Step::AskToLeave(NodeId(3)));
+    fleet.waiting = STEADY;
+    // One with a lower number decides, before the request is sent.
+    fleet.join(0);
+    fleet.assert_keeps(3);
+    assert!(fleet.member(1).to_ask().0.is_empty());
+    fleet.die(0);
+    fleet.ask_to_leave();
+    assert!(!fleet.member(3).is_asked());
+}
