@@ -8,6 +8,7 @@
 //! - I1. A member that was asked to leave knows a size without it, and tells each that asks.
 //!   A member that counts again, since it has not left in time, is asked no more.
 //! - I2. A member that decides and resigns leaves once the next one to decide knows the size without it.
+//! - I3. A member that knows no size decides only once it is alone, or once another one has answered.
 //!
 //! Cost: a decision takes time in proportion to the members.
 //! Source: Wentzlaff 2012, §3.2.4 and §3.5.1 (FO-13).
@@ -116,6 +117,13 @@ impl Member {
     ) -> (Step, Option<GrowthDecision>) {
         for answer in answers.values().flatten() {
             self.sizer.follow(answer.size);
+        }
+        if self.sizer.size().wanted().is_none()
+            && !answers.is_empty()
+            && answers.values().all(Option::is_none)
+        {
+            // The others may know the size (I3).
+            return (Step::Keep, None);
         }
         // Those that know a later size have not taken the one that they were told.
         let is_told = told == self.sizer.size();

@@ -234,3 +234,24 @@ fn a_member_that_decides_no_more_asks_no_member_to_leave() {
     fleet.ask_to_leave();
     assert!(!fleet.member(3).is_asked());
 }
+
+#[test]
+fn a_member_that_knows_no_size_decides_after_an_answer() {
+    let mut fleet = Fleet::new(3);
+    fleet.assert_keeps(2);
+    fleet.die(1);
+    fleet.join(0);
+    // Three are wanted, and neither of the other two answers.
+    fleet.die(3);
+    fleet.join(4);
+    fleet.deaf = BTreeSet::from([NodeId(2), NodeId(4)]);
+    fleet.assert_keeps(9);
+    assert_eq!((fleet.wanted(0), fleet.wanted(2)), (None, Some(3)));
+    fleet.die(4);
+    fleet.deaf.clear();
+    assert_eq!((fleet.look(), fleet.wanted(0)), (Step::Start, Some(3)));
+    // One that is alone needs no answer.
+    let mut fleet = Fleet::new(1);
+    fleet.look();
+    assert_eq!(fleet.wanted(1), Some(1));
+}
