@@ -1,8 +1,8 @@
 //! A fleet that chooses its own size: members start, die, are replaced, and leave.
 
 use squall_fleet::{
-    GroupKey, Growth, GrowthAction, GrowthOptions, GrowthReason, LocalNetwork, Name, NameCapability, Node,
-    NodeBuilder, NodeId, NodeLoad, ServiceCall, ShardService,
+    GroupKey, Growth, GrowthAction, GrowthOptions, GrowthReason, LocalNetwork, LocalTransport, Name,
+    NameCapability, Node, NodeBuilder, NodeId, NodeLoad, Receiver, ServiceCall, ShardService, Transport,
 };
 use std::collections::HashMap;
 use std::io;
@@ -241,4 +241,73 @@ fn a_failed_start_is_recorded_and_repeated() {
     node.call(&"/echo".parse().unwrap(), 0, b"x", LONG).unwrap();
     let after = node.load();
     assert_eq!((after.calls - before.calls, after.refused), (1, 0));
+}
+
+/// A transport that loses all frames while it is cut.
+struct Cut {
+    inner: LocalTransport,
+    is_cut: Arc<AtomicBool>,
+}
+
+impl Transport for Cut {
+    fn endpoint(&self) -> String {
+        self.inner.endpoint()
+    }
+
+    fn largest_frame(&self) -> usize {
+        self.inner.largest_frame()
+    }
+
+    fn start(&self, receiver: Receiver) -> io::Result<()> {
+        self.inner.start(receiver)
+    }
+
+    fn send(&self, to: &str, frame: &[u8]) {
+        if !self.is_cut.load(SeqCst) {
+            self.inner.send(to, frame);
+        }
+    }
+
+    fn stop(&self) {
+        self.inner.stop();
+    }
+}
+
+#[test]
+fn a_member_decides_only_under_a_lease() {
+    let (network, key, is_cut) = (LocalNetwork::new(), GroupKey::random(), Arc::new(AtomicBool::new(false)));
+    let bind = |name| Cut { inner: network.bind(name).unwrap(), is_cut: is_cut.clone() };
+    let (seed, root) = NodeBuilder::new(key).found(bind("seed"), &[]).unwrap();
+    let node = NodeBuilder::new(key).join(bind("a"), &["local/seed"]).unwrap();
+    node.wait_joined(LONG).unwrap();
+    let serve = |call: ServiceCall<'_>| Some(call.body.to_vec());
+    let right = node.serve(&"/echo".parse().unwrap(), &root, Default::default(), serve).unwrap();
+    let (waiting, started) = (Arc::new(AtomicU64::new(STEADY)), Arc::new(AtomicU64::new(0)));
+    let (of_load, of_start) = (waiting.clone(), started.clone());
+    let load = move || NodeLoad { waiting: of_load.load(SeqCst), ..NodeLoad::default() };
+    let start = move || {
+        of_start.fetch_add(1, SeqCst);
+        Ok(())
+    };
+    let millis = Duration::from_millis;
+    let options = GrowthOptions::new(1, 2).waiting_max(10).looks(1).look_every(millis(1)).start_limit(LONG);
+    let growth = node.grow_by(&right, options, load, start).unwrap();
+    while growth.wanted().is_none() {
+        thread::sleep(millis(1));
+    }
+    is_cut.store(true, SeqCst);
+    while !node.figures().lease_left.is_zero() {
+        thread::sleep(millis(1));
+    }
+    // It has many looks here. A slow machine has fewer, and finds less.
+    waiting.store(HIGH, SeqCst);
+    thread::sleep(millis(100));
+    assert_eq!((started.load(SeqCst), growth.wanted()), (0, Some(1)));
+    // It decides once it has a lease again.
+    is_cut.store(false, SeqCst);
+    while started.load(SeqCst) == 0 {
+        thread::sleep(millis(1));
+    }
+    assert_eq!(growth.wanted(), Some(2), "{:?}", growth.history());
+    drop((growth, node, seed));
 }

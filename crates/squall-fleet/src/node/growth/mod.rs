@@ -6,6 +6,7 @@
 //!
 //! - I1. At most one member decides, as far as the members agree on the directory. If it dies, the next one
 //!   goes on with the last size that any living member knows: [`member`] has the rules.
+//!   A member decides only under a lease, so not by a directory that it can no longer renew.
 //! - I2. A member leaves by the code of its program, in two phases. The one that decides only asks.
 //! - I3. The program's closures run on the thread of [`Growth`], without a lock.
 //!
@@ -287,6 +288,9 @@ impl Looker {
     }
 
     fn look(&mut self, driver: &Arc<Driver>) {
+        if !driver.has_lease() {
+            return;
+        }
         let members = driver.growing(&self.shared.fleet);
         let me = driver.state().core.me();
         if members.first_key_value().is_none_or(|(node, _)| *node != me) {
@@ -297,6 +301,10 @@ impl Looker {
         let asked: Vec<_> = members.iter().filter(|(node, _)| **node != me).map(ask).collect();
         let load = (self.shared.load)();
         let answers: Answers = asked.into_iter().map(|(node, call)| (node, answer(block(call)))).collect();
+        // The calls took their time.
+        if !driver.has_lease() {
+            return;
+        }
         let mut state = self.shared.state();
         let (step, decision) = state.member.decide(self.shared.now(), me, load, size, &answers);
         let may_leave = state.member.may_leave();
@@ -363,6 +371,11 @@ fn answer(bytes: Option<Result<Vec<u8>, Fate>>) -> Option<Answer> {
 }
 
 impl Driver {
+    /// Returns whether this node may serve.
+    fn has_lease(&self) -> bool {
+        self.state().core.group().may_serve(self.now())
+    }
+
     /// Returns the members of a fleet that choose its size, and the names at which they are asked.
     fn growing(&self, fleet: &Name) -> BTreeMap<NodeId, Name> {
         let state = self.state();
