@@ -54,6 +54,8 @@ mod balance;
 mod channel;
 #[cfg(test)]
 mod counts;
+#[cfg(test)]
+mod faults;
 mod guard;
 mod marks;
 mod message;

@@ -193,7 +193,11 @@ impl Shard {
     }
 
     /// Sets the distance from a member to another one, in any unit. Dry shards ask near ones first.
+    /// A removed shard ignores it.
     pub fn set_locality(&mut self, now: Time, from: MemberId, to: MemberId, distance: u32) {
+        if self.phase == Phase::Removed {
+            return;
+        }
         if from == self.me {
             self.distances.insert(to, distance);
         } else {
@@ -268,7 +272,10 @@ impl Shard {
             Message::Commit { transfer } => self.committed(from, transfer),
             Message::Report { len } => self.told_size(from, len),
             Message::Estimates { sizes } => self.estimates = sizes.into_iter().collect(),
-            Message::Locality { to, distance } => _ = self.distances.insert(to, distance),
+            Message::Locality { to, distance } if self.view.members.contains(&to) => {
+                self.distances.insert(to, distance);
+            }
+            Message::Locality { .. } => {}
             Message::Find { search, sure, tried } => self.find_for(from, search, sure, &tried),
             Message::At { search, member } => self.found_at(now, search, member),
             Message::Nothing { search } => self.found_nothing(now, search),
@@ -470,6 +477,12 @@ impl Shard {
     pub(super) fn given_to(&self, member: MemberId) -> Vec<&Element> {
         let channel = self.channels.get(&member);
         channel.into_iter().flat_map(Channel::unanswered).flat_map(Message::elements).collect()
+    }
+
+    /// The members to which the shard knows distances.
+    #[cfg(test)]
+    pub(super) fn distances(&self) -> impl Iterator<Item = MemberId> {
+        self.distances.keys().copied()
     }
 
     #[cfg(test)]
