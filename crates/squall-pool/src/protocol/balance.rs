@@ -83,8 +83,14 @@ impl Shard {
         }
     }
 
+    /// Removes an offer if its receiver answers.
+    fn end_offer(&mut self, from: MemberId, transfer: u64) -> Option<Offer> {
+        self.offers.get(&transfer).filter(|offer| offer.to == from)?;
+        self.offers.remove(&transfer)
+    }
+
     pub(super) fn accepted(&mut self, from: MemberId, transfer: u64) {
-        let Some(offer) = self.offers.remove(&transfer) else { return };
+        let Some(offer) = self.end_offer(from, transfer) else { return };
         self.send(from, Message::Commit { transfer });
         if let Some(op) = offer.add {
             self.complete(op, Completion::Added);
@@ -92,7 +98,7 @@ impl Shard {
     }
 
     pub(super) fn was_refused(&mut self, from: MemberId, transfer: u64) {
-        if let Some(offer) = self.offers.remove(&transfer) {
+        if let Some(offer) = self.end_offer(from, transfer) {
             if offer.leaving {
                 self.refused.insert(from);
             }

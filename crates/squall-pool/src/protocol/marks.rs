@@ -167,7 +167,7 @@ impl Shard {
 
     fn ask_found(&mut self, now: Time, member: MemberId) {
         let Some(Search::Directory { .. }) = &self.search else { return };
-        if !self.view.members.contains(&member) {
+        if member == self.me || !self.view.members.contains(&member) {
             return self.pause_search(now);
         }
         let id = self.ask(member);

@@ -91,7 +91,7 @@ impl Shard {
             self.sizes.iter().filter(|(_, size)| size.open.is_empty()).map(|(id, _)| *id).collect();
         for id in done {
             if let Some(SizeCount { op, sum, .. }) = self.sizes.remove(&id) {
-                self.complete(op, Completion::Size(sum + self.store.len() as u64));
+                self.complete(op, Completion::Size(sum.saturating_add(self.store.len() as u64)));
             }
         }
     }
@@ -199,6 +199,10 @@ impl Shard {
         elements: Vec<Element>,
         census: Census,
     ) {
+        // A stray answer could bring elements to a shard without a mark.
+        if self.asks.get(&search) != Some(&from) {
+            return;
+        }
         self.asks.remove(&search);
         if !elements.is_empty() {
             let counts = self.counts_mut();
@@ -235,7 +239,7 @@ impl Shard {
         if let Some(size) = self.sizes.get_mut(&search)
             && size.open.remove(&from)
         {
-            size.sum += census.len;
+            size.sum = size.sum.saturating_add(census.len);
             return self.end_sizes();
         }
         let Some(Search::Second { id, until, mine, wave }) = &mut self.search else { return };

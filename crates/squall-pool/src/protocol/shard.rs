@@ -254,6 +254,7 @@ impl Shard {
     }
 
     fn take(&mut self, now: Time, from: MemberId, message: Message) {
+        let by_master = self.master() == Some(from);
         match message {
             Message::Hello => self.send(from, Message::Welcome),
             Message::Welcome => self.welcomed(from),
@@ -271,12 +272,15 @@ impl Shard {
             Message::Refuse { transfer } => self.was_refused(from, transfer),
             Message::Commit { transfer } => self.committed(from, transfer),
             Message::Report { len } => self.told_size(from, len),
+            Message::Estimates { .. } if !by_master => {}
             Message::Estimates { sizes } => self.estimates = sizes.into_iter().collect(),
             Message::Locality { to, distance } if self.view.members.contains(&to) => {
                 self.distances.insert(to, distance);
             }
             Message::Locality { .. } => {}
             Message::Find { search, sure, tried } => self.find_for(from, search, sure, &tried),
+            Message::At { .. } | Message::Nothing { .. } | Message::Busy { .. } | Message::Marked
+                if !by_master => {}
             Message::At { search, member } => self.found_at(now, search, member),
             Message::Nothing { search } => self.found_nothing(now, search),
             Message::Busy { search } => self.found_busy(now, search),

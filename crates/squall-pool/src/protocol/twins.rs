@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// the ignored test `survey_of_twins` finds other ones.
 const TWINS: &[(Guard, u64)] = &[
     (Guard::OnceInOrder, 0),
-    (Guard::MembersOnly, 165),
+    (Guard::MembersOnly, 287),
     (Guard::ViewFirst, 20),
     (Guard::Welcome, 60),
     (Guard::CommitFirst, 27),
