@@ -34,7 +34,8 @@ pub struct Attributes {
     pub broadcast_acts: u32,
     /// The most bytes of the elements of one transfer, unless one element is larger. Default: 256 KiB.
     pub transfer_bytes: usize,
-    /// The time after which an unanswered frame is sent again. Default: 100 ms.
+    /// The time after which an unanswered frame is sent again. It doubles up to 16 times for a silent peer.
+    /// Default: 100 ms.
     pub resend: Time,
 }
 

@@ -117,6 +117,19 @@ impl Message {
         }
     }
 
+    /// About as many bytes as the message has in a frame.
+    pub(super) fn bytes(&self) -> usize {
+        let variable = match self {
+            Message::Give { elements, .. } | Message::Offer { elements, .. } => {
+                elements.iter().map(|element| element.len() + 4).sum()
+            }
+            Message::Estimates { sizes } => sizes.len() * 20,
+            Message::Find { tried, .. } => tried.len() * 10,
+            _ => 0,
+        };
+        64 + variable
+    }
+
     /// The elements that the message gives on demand.
     #[cfg(test)]
     pub(super) fn elements(&self) -> &[Element] {
