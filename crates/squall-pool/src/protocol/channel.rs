@@ -11,7 +11,8 @@
 //! - I4. A silent peer gets one frame at a time, after intervals that double up to [`BACKOFF`] times the
 //!   first one. Each answer doubles the window again.
 //!
-//! Not promised: that the messages in the queue are few. The shard bounds them by its operations.
+//! Not promised: that the messages in the queue are few. The shard bounds them: by its open operations, by
+//! one question of each kind, and by the questions of the peer. Sizes replace unsent ones.
 //! Cost: an answer rides on the next frame to the peer, or is a frame of its own after a request.
 
 use super::guard::Guard;
@@ -69,8 +70,16 @@ impl Default for Channel {
 }
 
 impl Channel {
-    pub(super) fn push(&mut self, message: Message) {
+    /// Appends a message, or replaces an older one of its kind that was never sent. Returns whether the queue
+    /// has become longer.
+    pub(super) fn push(&mut self, message: Message) -> bool {
+        let mut unsent = self.queue.range_mut(self.numbered..);
+        if let Some(older) = unsent.find(|older| message.replaces(older)) {
+            *older = message;
+            return false;
+        }
         self.queue.push_back(message);
+        true
     }
 
     /// The messages that the peer may not have.
@@ -163,7 +172,7 @@ mod tests {
     #[test]
     fn a_silent_peer_gets_the_first_frame_alone_ever_less_often() {
         let mut channel = Channel::default();
-        (0..40).for_each(|_| channel.push(Message::Dry));
+        (0..40).for_each(|_| _ = channel.push(Message::Dry));
         assert_eq!(frames(&mut channel, 0), (1..=32).collect::<Vec<u64>>());
         let mut now = 0;
         for interval in [1, 2, 4, 8, 16, 16, 16] {
@@ -188,16 +197,31 @@ mod tests {
     #[test]
     fn answers_beyond_the_frames_that_were_sent_count_as_the_last_one() {
         let mut channel = Channel::default();
-        (0..40).for_each(|_| channel.push(Message::Dry));
+        (0..40).for_each(|_| _ = channel.push(Message::Dry));
         frames(&mut channel, 0);
         assert_eq!(channel.answered(0, u64::MAX, RESEND).len(), 32);
         assert_eq!(frames(&mut channel, 0), (33..=40).collect::<Vec<u64>>());
     }
 
+    /// A frame that was sent keeps its message, for the peer may have it.
+    #[test]
+    fn sizes_replace_unsent_ones_alone() {
+        let mut channel = Channel::default();
+        let report = |len| Message::Report { len };
+        let estimates = |len| Message::Estimates { sizes: vec![(MemberId(1), len)] };
+        assert!(channel.push(report(1)));
+        assert_eq!(frames(&mut channel, 0), [1]);
+        assert_eq!(frames(&mut channel, RESEND), [1]);
+        assert!(channel.push(report(2)) && channel.push(Message::Dry) && channel.push(estimates(3)));
+        assert!(!channel.push(report(4)) && !channel.push(estimates(5)) && channel.push(Message::Dry));
+        let expected = [report(1), report(4), Message::Dry, estimates(5), Message::Dry];
+        assert!(channel.unanswered().eq(&expected));
+    }
+
     #[test]
     fn a_window_has_a_mebibyte_or_one_frame() {
         let mut channel = Channel::default();
-        (0..5).for_each(|_| channel.push(large()));
+        (0..5).for_each(|_| _ = channel.push(large()));
         assert_eq!(frames(&mut channel, 0), [1, 2]);
         channel.answered(0, 1, RESEND);
         assert_eq!(frames(&mut channel, 0), [3]);
@@ -205,7 +229,7 @@ mod tests {
         assert_eq!(frames(&mut channel, 0), [4, 5]);
         channel.answered(0, 5, RESEND);
         let huge = Message::Offer { transfer: 1, leaving: false, elements: vec![vec![0; 2 << 20]] };
-        (0..2).for_each(|_| channel.push(huge.clone()));
+        (0..2).for_each(|_| _ = channel.push(huge.clone()));
         assert_eq!(frames(&mut channel, 0), [6]);
         channel.answered(0, 6, RESEND);
         assert_eq!(frames(&mut channel, 0), [7]);

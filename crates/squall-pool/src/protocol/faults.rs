@@ -1,7 +1,95 @@
-//! Hostile frames, and inputs at the wrong time.
+//! Hostile frames, inputs at the wrong time, and cut pairs.
 
 use super::message::{Census, Frame, Message};
-use super::{Attributes, Command, Completion, MemberId, OpId, Output, Shard, Strategy, View};
+use super::{Attributes, Command, Completion, MemberId, OpId, Output, Shard, Strategy, Time, View};
+use std::collections::{BTreeSet, VecDeque};
+
+/// A pool of members that all know the one view, over a network that cuts pairs.
+struct Pool {
+    shards: Vec<Shard>,
+    now: Time,
+    next_op: u64,
+    completed: Vec<(OpId, Completion)>,
+    /// Pairs of a sender and a receiver.
+    cut: BTreeSet<(usize, usize)>,
+    /// Cuts a pair before the next `Count` from one to the other.
+    cuts_counts: bool,
+}
+
+impl Pool {
+    fn new(members: usize, strategy: Strategy) -> Pool {
+        let (shards, completed, cut) = Default::default();
+        let mut pool = Pool { shards, now: 0, next_op: 1, completed, cut, cuts_counts: false };
+        let ids: Vec<MemberId> = (0..members as u64).map(MemberId).collect();
+        for id in &ids {
+            pool.shards.push(Shard::new(*id, 0, Attributes::new(strategy)));
+        }
+        let view = View { epoch: 1, members: ids };
+        pool.shards.iter_mut().for_each(|shard| shard.install(0, &view));
+        pool.run(0);
+        pool
+    }
+
+    /// Delivers all frames of connected pairs, and lets `time` pass.
+    fn run(&mut self, time: Time) {
+        let end = self.now + time;
+        let mut frames = VecDeque::new();
+        loop {
+            for (from, shard) in self.shards.iter_mut().enumerate() {
+                for output in shard.take_outputs() {
+                    match output {
+                        Output::Send { to, frame } => {
+                            let to = to.0 as usize;
+                            let message = Frame::decode(&frame).unwrap().message;
+                            if self.cuts_counts && matches!(message, Some(Message::Count { .. })) {
+                                self.cut.insert((from, to));
+                            }
+                            if !self.cut.contains(&(from, to)) {
+                                frames.push_back((from, to, frame));
+                            }
+                        }
+                        Output::Completed { op, result } => self.completed.push((op, result)),
+                        _ => {}
+                    }
+                }
+            }
+            if let Some((from, to, frame)) = frames.pop_front() {
+                self.shards[to].receive(self.now, MemberId(from as u64), &frame);
+                continue;
+            }
+            match self.shards.iter().filter_map(Shard::wake_at).min() {
+                Some(at) if at <= end => self.now = self.now.max(at),
+                _ => break,
+            }
+            let now = self.now;
+            self.shards.iter_mut().for_each(|shard| shard.tick(now));
+        }
+        self.now = end;
+    }
+
+    fn command(&mut self, node: usize, command: Command) -> OpId {
+        let op = OpId(self.next_op);
+        self.next_op += 1;
+        self.shards[node].command(self.now, op, command);
+        op
+    }
+
+    fn add(&mut self, node: usize) -> OpId {
+        self.command(node, Command::Add(self.next_op.to_le_bytes().to_vec()))
+    }
+
+    fn get(&mut self, node: usize) -> OpId {
+        self.command(node, Command::Get { size_max: 8 })
+    }
+
+    fn cut(&mut self, one: usize, other: usize) {
+        self.cut.extend([(one, other), (other, one)]);
+    }
+
+    fn result(&self, op: OpId) -> Option<&Completion> {
+        self.completed.iter().find(|(done, _)| *done == op).map(|(_, result)| result)
+    }
+}
 
 /// Returns the messages for a member among the outputs of a shard.
 fn messages(outputs: &[Output], to: u64) -> Vec<Message> {
@@ -142,5 +230,37 @@ fn a_find_that_names_the_asker_is_repeated() {
         alone.shard.tick(at);
         let again = messages(&alone.shard.take_outputs(), 0);
         assert!(matches!(again[..], [Message::Find { search: next, .. }] if next > search), "{again:?}");
+    }
+}
+
+/// Gets that adds serve leave their questions open, and later gets add none.
+#[test]
+fn questions_to_a_silent_member_are_few() {
+    for (strategy, cuts_counts) in Strategy::ALL.into_iter().flat_map(|it| [(it, false), (it, true)]) {
+        let mut pool = Pool::new(3, strategy);
+        pool.cuts_counts = cuts_counts;
+        if !cuts_counts {
+            pool.cut(1, 0);
+            pool.cut(1, 2);
+        }
+        // A centralized add is an offer to the silent master, and waits for it.
+        let adds = if strategy == Strategy::Centralized { 0 } else { 500 };
+        for round in 0..500 {
+            let get = pool.get(1);
+            pool.run(300_000);
+            if adds > 0 && pool.result(get).is_none() {
+                pool.add(1);
+                pool.run(0);
+                assert!(matches!(pool.result(get), Some(Completion::Got(_))), "{strategy:?} {round}");
+            }
+            let open = [0, 2].map(|peer| pool.shards[1].unanswered(MemberId(peer)));
+            assert!(open.iter().all(|open| *open <= 2), "{strategy:?} {round}: {open:?}");
+        }
+        // The questions that stayed open are answered, and prove that the pool is empty.
+        (pool.cuts_counts, pool.cut) = (false, BTreeSet::new());
+        let last = pool.get(1);
+        pool.run(10_000_000);
+        assert_eq!(pool.result(last), Some(&Completion::Empty), "{strategy:?}");
+        assert!(pool.shards.iter().all(Shard::is_quiet), "{strategy:?}");
     }
 }

@@ -117,6 +117,15 @@ impl Message {
         }
     }
 
+    /// Returns whether an older message says nothing more once this one is sent.
+    pub(super) fn replaces(&self, older: &Message) -> bool {
+        matches!(
+            (self, older),
+            (Message::Report { .. }, Message::Report { .. })
+                | (Message::Estimates { .. }, Message::Estimates { .. })
+        )
+    }
+
     /// About as many bytes as the message has in a frame.
     pub(super) fn bytes(&self) -> usize {
         let variable = match self {

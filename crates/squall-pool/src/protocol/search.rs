@@ -2,6 +2,11 @@
 //!
 //! Gets wait in a queue. One search at a time serves them all. It asks other members for elements. A search
 //! without success ends with a proof, or begins again after a pause.
+//!
+//! - I1. At most one `Ask` to each member is open. A later search takes the answer of an earlier one's
+//!   question: it too shows the member before the second wave.
+//! - I2. At most one `Count` of a wave to each member is open. The wave begins once all have answered
+//!   their `Ask`, which followed the `Count` of the wave before on the same channel.
 
 use super::guard::Guard;
 use super::marks::Mark;
@@ -134,8 +139,11 @@ impl Shard {
         self.ask_next(now);
     }
 
-    /// Asks a member for elements.
+    /// Asks a member for elements, unless a question to it is open. Returns the open one.
     pub(super) fn ask(&mut self, member: MemberId) -> u64 {
+        if let Some((open, _)) = self.asks.iter().find(|(_, asked)| **asked == member) {
+            return *open;
+        }
         let id = self.new_id();
         self.asks.insert(id, member);
         let count = self.attributes.batch() as u64;

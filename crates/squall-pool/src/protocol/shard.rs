@@ -392,9 +392,9 @@ impl Shard {
 
     pub(super) fn send(&mut self, to: MemberId, message: Message) {
         if self.view.members.contains(&to) && to != self.me {
-            self.counts.messages += 1;
             self.giving += message.given();
-            self.channels.entry(to).or_default().push(message);
+            let more = self.channels.entry(to).or_default().push(message);
+            self.counts.messages += u64::from(more);
         }
     }
 
@@ -481,6 +481,12 @@ impl Shard {
     pub(super) fn given_to(&self, member: MemberId) -> Vec<&Element> {
         let channel = self.channels.get(&member);
         channel.into_iter().flat_map(Channel::unanswered).flat_map(Message::elements).collect()
+    }
+
+    /// The number of messages that a member may not have.
+    #[cfg(test)]
+    pub(super) fn unanswered(&self, member: MemberId) -> usize {
+        self.channels.get(&member).map_or(0, |channel| channel.unanswered().count())
     }
 
     /// The members to which the shard knows distances.

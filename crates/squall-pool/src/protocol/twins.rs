@@ -8,29 +8,28 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Safeguards, and for each a seed that fails without it. After a change of the protocol or of the simulator,
 /// the ignored test `survey_of_twins` finds other ones.
 const TWINS: &[(Guard, u64)] = &[
-    (Guard::OnceInOrder, 0),
-    (Guard::MembersOnly, 287),
-    (Guard::ViewFirst, 6),
-    (Guard::Welcome, 46),
-    (Guard::CommitFirst, 14),
+    (Guard::OnceInOrder, 1),
+    (Guard::MembersOnly, 340),
+    (Guard::ViewFirst, 13),
+    (Guard::Welcome, 23),
+    (Guard::CommitFirst, 8),
     (Guard::TakeBack, 0),
-    (Guard::KeepAccepted, 5),
+    (Guard::KeepAccepted, 14),
     (Guard::CountGiven, 0),
     (Guard::CountOffered, 5),
-    (Guard::CountHeld, 119),
-    (Guard::SecondWave, 9),
-    (Guard::EqualArrivals, 3488),
-    (Guard::BeganBefore, 8),
-    (Guard::Drained, 1),
-    (Guard::MarkFirst, 6),
-    (Guard::HoldWhileFinding, 860),
-    (Guard::SureToUnmark, 48),
-    (Guard::AllMarked, 34),
-    (Guard::SilentLeaver, 1700),
+    (Guard::CountHeld, 56),
+    (Guard::SecondWave, 0),
+    (Guard::EqualArrivals, 110),
+    (Guard::BeganBefore, 1),
+    (Guard::Drained, 0),
+    (Guard::MarkFirst, 62),
+    (Guard::HoldWhileFinding, 1287),
+    (Guard::SureToUnmark, 111),
+    (Guard::AllMarked, 69),
 ];
 
 /// Safeguards without such a seed yet: another safeguard covers the fault, or the fault is rare.
-const UNSEEN: &[Guard] = &[];
+const UNSEEN: &[Guard] = &[Guard::SilentLeaver];
 
 /// Returns the message of a panic.
 pub(super) fn text(panic: &Box<dyn Any + Send>) -> String {
