@@ -1,6 +1,7 @@
 //! Hostile frames, inputs at the wrong time, and cut pairs.
 
 use super::message::{Census, Frame, Message};
+use super::search::DEADLINE;
 use super::{Attributes, Command, Completion, MemberId, OpId, Output, Shard, Strategy, Time, View};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -30,29 +31,51 @@ impl Pool {
         pool
     }
 
+    /// Takes the outputs. Returns the frames between connected pairs.
+    fn collect(&mut self) -> Vec<(usize, usize, Vec<u8>)> {
+        let mut frames = Vec::new();
+        for (from, shard) in self.shards.iter_mut().enumerate() {
+            for output in shard.take_outputs() {
+                match output {
+                    Output::Send { to, frame } => {
+                        let to = to.0 as usize;
+                        let message = Frame::decode(&frame).unwrap().message;
+                        if self.cuts_counts && matches!(message, Some(Message::Count { .. })) {
+                            self.cut.insert((from, to));
+                        }
+                        if !self.cut.contains(&(from, to)) {
+                            frames.push((from, to, frame));
+                        }
+                    }
+                    Output::Completed { op, result } => self.completed.push((op, result)),
+                    _ => {}
+                }
+            }
+        }
+        frames
+    }
+
+    /// Lets `time` pass, and then delivers the frames that were sent before.
+    fn slowly(&mut self, time: Time) {
+        let frames = self.collect();
+        let end = self.now + time;
+        while let Some(at) = self.shards.iter().filter_map(Shard::wake_at).min().filter(|at| *at < end) {
+            self.now = self.now.max(at);
+            self.shards.iter_mut().for_each(|shard| shard.tick(at));
+        }
+        self.now = end;
+        for (from, to, frame) in frames {
+            self.shards[to].receive(end, MemberId(from as u64), &frame);
+        }
+    }
+
     /// Delivers all frames of connected pairs, and lets `time` pass.
     fn run(&mut self, time: Time) {
         let end = self.now + time;
         let mut frames = VecDeque::new();
-        loop {
-            for (from, shard) in self.shards.iter_mut().enumerate() {
-                for output in shard.take_outputs() {
-                    match output {
-                        Output::Send { to, frame } => {
-                            let to = to.0 as usize;
-                            let message = Frame::decode(&frame).unwrap().message;
-                            if self.cuts_counts && matches!(message, Some(Message::Count { .. })) {
-                                self.cut.insert((from, to));
-                            }
-                            if !self.cut.contains(&(from, to)) {
-                                frames.push_back((from, to, frame));
-                            }
-                        }
-                        Output::Completed { op, result } => self.completed.push((op, result)),
-                        _ => {}
-                    }
-                }
-            }
+        for step in 0.. {
+            assert!(step < 100_000, "the shards never rest");
+            frames.extend(self.collect());
             if let Some((from, to, frame)) = frames.pop_front() {
                 self.shards[to].receive(self.now, MemberId(from as u64), &frame);
                 continue;
@@ -211,7 +234,8 @@ fn an_offer_is_answered_by_its_receiver_alone() {
     }
 }
 
-/// A master that names the asker, or a stranger, does not stop the search. Others than the master name none.
+/// A master that names the asker, or a stranger, does not stop the search. Answers of others than the master
+/// are dropped.
 #[test]
 fn a_find_that_names_the_asker_is_repeated() {
     for member in [1, 9] {
@@ -233,7 +257,7 @@ fn a_find_that_names_the_asker_is_repeated() {
     }
 }
 
-/// Gets that adds serve leave their questions open, and later gets add none.
+/// Gets that adds serve leave their questions open, and later gets add no more.
 #[test]
 fn questions_to_a_silent_member_are_few() {
     for (strategy, cuts_counts) in Strategy::ALL.into_iter().flat_map(|it| [(it, false), (it, true)]) {
@@ -262,5 +286,92 @@ fn questions_to_a_silent_member_are_few() {
         pool.run(10_000_000);
         assert_eq!(pool.result(last), Some(&Completion::Empty), "{strategy:?}");
         assert!(pool.shards.iter().all(Shard::is_quiet), "{strategy:?}");
+    }
+}
+
+/// A cut pair costs one get its deadline, but later gets no time. Other members have elements.
+#[test]
+fn a_get_passes_over_a_member_that_it_cannot_reach() {
+    for strategy in Strategy::ALL {
+        // The centralized strategy keeps all elements at the master.
+        for (asker, silent) in [(1, 2), (1, 3), (3, 2), (0, 2)] {
+            let mut pool = Pool::new(4, strategy);
+            let full = (0..4).rev().find(|node| ![asker, silent].contains(node)).unwrap();
+            let full = if strategy == Strategy::Centralized { 0 } else { full };
+            for node in [silent, full] {
+                (0..20).for_each(|_| _ = pool.add(node));
+            }
+            pool.run(0);
+            pool.cut(asker, silent);
+            let deadline = DEADLINE * Attributes::new(strategy).resend;
+            let first = pool.get(asker);
+            pool.run(deadline + 1_000);
+            let case = format!("{strategy:?} {asker} {silent}");
+            assert!(matches!(pool.result(first), Some(Completion::Got(_))), "{case}");
+            for _ in 0..5 {
+                // The elements of the last transfer are taken first, so that each get asks.
+                while !pool.shards[asker].is_empty() {
+                    pool.get(asker);
+                }
+                if pool.shards[full].is_empty() {
+                    (0..20).for_each(|_| _ = pool.add(full));
+                    pool.run(0);
+                }
+                let get = pool.get(asker);
+                pool.run(deadline + 1_000);
+                assert!(matches!(pool.result(get), Some(Completion::Got(_))), "{case}");
+            }
+        }
+    }
+}
+
+/// No proof without the answer of the silent member: its element may be the last one.
+#[test]
+fn a_get_does_not_find_the_pool_empty_without_an_answer_of_each_member() {
+    for strategy in Strategy::ALL.into_iter().filter(|strategy| *strategy != Strategy::Centralized) {
+        let mut pool = Pool::new(4, strategy);
+        pool.add(2);
+        pool.cut(1, 2);
+        let get = pool.get(1);
+        pool.run(5_000_000);
+        assert_eq!(pool.result(get), None, "{strategy:?}");
+        // The question that stayed open brings the element.
+        pool.cut.clear();
+        pool.run(2_000_000);
+        assert!(matches!(pool.result(get), Some(Completion::Got(_))), "{strategy:?}");
+        let none = pool.get(1);
+        pool.run(1_000_000);
+        assert_eq!(pool.result(none), Some(&Completion::Empty), "{strategy:?}");
+    }
+}
+
+/// A get that waits for the second wave of a silent member takes elements of the others.
+#[test]
+fn a_get_leaves_a_second_wave_that_is_not_answered() {
+    for strategy in [Strategy::Distributed, Strategy::EstimatedPush] {
+        let mut pool = Pool::new(4, strategy);
+        pool.cuts_counts = true;
+        let get = pool.get(1);
+        pool.run(1_000);
+        assert_eq!((pool.result(get), pool.cut.len()), (None, 3), "{strategy:?}");
+        (pool.cuts_counts, pool.cut) = (false, [(1, 2)].into());
+        pool.add(3);
+        pool.run(1_000_000);
+        assert!(matches!(pool.result(get), Some(Completion::Got(_))), "{strategy:?}");
+    }
+}
+
+/// Deadlines grow, so a get of an empty pool ends although all answers come after the first deadline.
+#[test]
+fn a_get_ends_in_a_pool_that_is_slower_than_its_deadline() {
+    for strategy in Strategy::ALL {
+        let mut pool = Pool::new(4, strategy);
+        let get = pool.get(1);
+        let late = DEADLINE * Attributes::new(strategy).resend * 2;
+        for _ in 0..100 {
+            // All frames take this long, and their answers too.
+            pool.slowly(late);
+        }
+        assert_eq!(pool.result(get), Some(&Completion::Empty), "{strategy:?}");
     }
 }

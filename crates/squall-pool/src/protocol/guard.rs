@@ -32,6 +32,8 @@ pub(crate) enum Guard {
     CountHeld,
     /// The proof that the pool is empty needs a second wave.
     SecondWave,
+    /// The proof that the pool is empty needs the answer of each member.
+    AllAnswer,
     /// The proof that the pool is empty needs equal arrivals in both waves.
     EqualArrivals,
     /// The proof that the pool is empty is for gets that began before the second wave.

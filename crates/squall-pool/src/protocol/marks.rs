@@ -170,9 +170,9 @@ impl Shard {
         if member == self.me || !self.view.members.contains(&member) {
             return self.pause_search(now);
         }
-        let id = self.ask(member);
-        if let Some(Search::Directory { asked, .. }) = &mut self.search {
-            *asked = Some((id, member));
+        let (id, until) = (self.ask(member), self.deadline(now));
+        if let Some(Search::Directory { asked, deadline, .. }) = &mut self.search {
+            (*asked, *deadline) = (Some((id, member)), until);
         }
     }
 

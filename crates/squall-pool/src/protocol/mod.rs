@@ -36,8 +36,16 @@
 //! that of the asker. An asker that counts no element keeps back its adds until the answer. A master that
 //! leaves stops answering these questions once it has asked to leave.
 //!
-//! Not promised: progress while a member of the view is cut off. A get then waits until the group removes
-//! the member. Elements of a dead member, and those on their way to it on demand, are lost.
+//! Not promised: to keep the elements of a dead member, and those on their way to it on demand. Nor does
+//! each operation end while two members of the view are cut off from each other. A get passes over a late
+//! member. The following wait until both are connected, or a view has one of them alone:
+//!
+//! - Empty results, at each member of the pair. With the seventh strategy, or while elements are on their
+//!   way between both, at all members.
+//! - A shutdown, at each member of the pair that has asked the other one or offers it elements.
+//! - A size, at each member of the pair.
+//! - At a member cut off from the master: with the seventh strategy, gets with an empty shard and adds
+//!   without a mark. With the first strategy, all gets and adds.
 //!
 //! Cost, for `s` members. An add and a get with an element at hand send no message. A dry shard sends at most
 //! `s - 1` questions until it finds an element, and `2(s - 1)` in an empty pool, with as many answers. With

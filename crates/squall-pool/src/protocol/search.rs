@@ -7,6 +7,8 @@
 //!   question: it too shows the member before the second wave.
 //! - I2. At most one `Count` of a wave to each member is open. The wave begins once all have answered
 //!   their `Ask`, which followed the `Count` of the wave before on the same channel.
+//! - I3. A search waits for one member until a deadline. The question then stays open, and the member is
+//!   *late* until its answer. Later searches pass it over, and the waves prove no emptiness meanwhile.
 
 use super::guard::Guard;
 use super::marks::Mark;
@@ -18,6 +20,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// The first and the longest pause between two searches.
 const PAUSE: Time = 1_000;
 const PAUSE_MAX: Time = 64_000;
+
+/// The first deadline of a question of a search, in intervals of repetition. It doubles up to so many
+/// times.
+pub(super) const DEADLINE: Time = 2;
+const PATIENCE_MAX: Time = 16;
 
 /// A get that waits.
 #[derive(Debug)]
@@ -36,15 +43,33 @@ pub(super) struct SizeCount {
     sum: u64,
 }
 
-/// The search of a dry shard, in one view.
+/// The search of a dry shard, in one view. At `deadline` it goes on without the member that was asked.
 #[derive(Debug)]
 pub(super) enum Search {
     /// Strategies 1 to 6, the first wave: asks one member after the other.
-    First { asked: u64, left: VecDeque<MemberId>, mine: Census, wave: BTreeMap<MemberId, Census> },
+    First {
+        asked: Option<(u64, MemberId)>,
+        deadline: Time,
+        left: VecDeque<MemberId>,
+        mine: Census,
+        wave: BTreeMap<MemberId, Census>,
+    },
     /// The second wave. Gets before `until` had begun before it.
-    Second { id: u64, until: u64, mine: Census, wave: BTreeMap<MemberId, Census> },
+    Second { id: u64, deadline: Time, until: u64, mine: Census, wave: BTreeMap<MemberId, Census> },
     /// The seventh strategy: waits for the master, or for the member `asked`.
-    Directory { asked: Option<(u64, MemberId)>, tried: Vec<MemberId> },
+    Directory { asked: Option<(u64, MemberId)>, deadline: Time, tried: Vec<MemberId> },
+}
+
+impl Search {
+    /// The time at which the search goes on without an answer. A question to the master has none.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        match self {
+            Search::First { asked, deadline, .. } | Search::Directory { asked, deadline, .. } => {
+                asked.map(|_| *deadline)
+            }
+            Search::Second { deadline, .. } => Some(*deadline),
+        }
+    }
 }
 
 impl Shard {
@@ -119,7 +144,7 @@ impl Shard {
         if self.waiting.is_empty() {
             self.search = None;
             self.retry_at = None;
-            self.pause = 0;
+            (self.pause, self.patience) = (0, 1);
         }
     }
 
@@ -131,12 +156,44 @@ impl Shard {
             return;
         }
         if self.attributes.directory() {
-            self.search = Some(Search::Directory { asked: None, tried: Vec::new() });
-            return self.find(now, Vec::new());
+            // The questions to the late members stay open.
+            let tried: Vec<MemberId> = self.late.iter().copied().collect();
+            self.search = Some(Search::Directory { asked: None, deadline: 0, tried: tried.clone() });
+            return self.find(now, tried);
         }
-        let left: VecDeque<MemberId> = self.peers().into();
-        self.search = Some(Search::First { asked: 0, left, mine: self.census(), wave: BTreeMap::new() });
+        let mut left = self.peers();
+        left.retain(|peer| !self.late.contains(peer));
+        let (mine, wave) = (self.census(), BTreeMap::new());
+        self.search = Some(Search::First { asked: None, deadline: 0, left: left.into(), mine, wave });
         self.ask_next(now);
+    }
+
+    /// Returns the time until which a search waits for a member that it asks now.
+    pub(super) fn deadline(&self, now: Time) -> Time {
+        now.saturating_add(self.attributes.resend.saturating_mul(DEADLINE * self.patience))
+    }
+
+    /// Goes on without an answer at the deadline of the search.
+    pub(super) fn go_on_without(&mut self, now: Time) {
+        if self.search.as_ref().and_then(Search::deadline).is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        // Slow members answer within a longer one.
+        self.patience = (self.patience * 2).min(PATIENCE_MAX);
+        match &mut self.search {
+            Some(Search::First { asked, .. }) => {
+                self.late.extend(asked.take().map(|(_, member)| member));
+                self.ask_next(now);
+            }
+            Some(Search::Directory { asked, tried, .. }) => {
+                let late = asked.take().map(|(_, member)| member);
+                tried.extend(late);
+                let tried = tried.clone();
+                self.late.extend(late);
+                self.find(now, tried);
+            }
+            _ => self.pause_search(now),
+        }
     }
 
     /// Asks a member for elements, unless a question to it is open. Returns the open one.
@@ -154,15 +211,16 @@ impl Shard {
     fn ask_next(&mut self, now: Time) {
         let Some(Search::First { left, .. }) = &mut self.search else { return };
         if let Some(member) = left.pop_front() {
-            let id = self.ask(member);
-            if let Some(Search::First { asked, .. }) = &mut self.search {
-                *asked = id;
+            let (id, until) = (self.ask(member), self.deadline(now));
+            if let Some(Search::First { asked, deadline, .. }) = &mut self.search {
+                (*asked, *deadline) = (Some((id, member)), until);
             }
             return;
         }
         let Some(Search::First { mine, wave, .. }) = self.search.take() else { return };
         let empty = |census: &Census| census.is_empty() && census.epoch == self.view.epoch;
-        if !empty(&mine) || !wave.values().all(empty) {
+        let all = wave.len() + 1 == self.view.members.len() || Guard::AllAnswer.is_removed();
+        if !all || !empty(&mine) || !wave.values().all(empty) {
             return self.pause_search(now);
         }
         if wave.is_empty() || Guard::SecondWave.is_removed() {
@@ -171,7 +229,8 @@ impl Shard {
         let id = self.new_id();
         let until = if Guard::BeganBefore.is_removed() { u64::MAX } else { self.next_ticket };
         wave.keys().for_each(|peer| self.send(*peer, Message::Count { search: id }));
-        self.search = Some(Search::Second { id, until, mine, wave });
+        let deadline = self.deadline(now);
+        self.search = Some(Search::Second { id, deadline, until, mine, wave });
     }
 
     /// Answers a question for elements.
@@ -212,28 +271,30 @@ impl Shard {
             return;
         }
         self.asks.remove(&search);
+        self.late.remove(&from);
         if !elements.is_empty() {
             let counts = self.counts_mut();
             counts.demand_transfers += 1;
             counts.demanded += elements.len() as u64;
             self.arrivals += elements.len() as u64;
             self.store.extend(elements);
-            let current = match &self.search {
-                Some(Search::First { asked, .. }) => *asked == search,
-                Some(Search::Directory { asked, .. }) => asked.is_some_and(|(id, _)| id == search),
-                _ => false,
-            };
-            if current {
+            if let Some(Search::First { asked, .. } | Search::Directory { asked, .. }) = &self.search
+                && *asked == Some((search, from))
+            {
                 self.search = None;
             }
             return self.serve();
         }
         match &mut self.search {
-            Some(Search::First { asked, wave, .. }) if *asked == search => {
+            Some(Search::First { asked, left, wave, .. }) => {
                 wave.insert(from, census);
-                self.ask_next(now);
+                left.retain(|member| *member != from);
+                if *asked == Some((search, from)) {
+                    self.ask_next(now);
+                }
             }
-            Some(Search::Directory { asked, tried }) if *asked == Some((search, from)) => {
+            Some(Search::Directory { asked, tried, .. }) if *asked == Some((search, from)) => {
+                *asked = None;
                 tried.push(from);
                 let tried = tried.clone();
                 self.find(now, tried);
@@ -250,7 +311,7 @@ impl Shard {
             size.sum = size.sum.saturating_add(census.len);
             return self.end_sizes();
         }
-        let Some(Search::Second { id, until, mine, wave }) = &mut self.search else { return };
+        let Some(Search::Second { id, until, mine, wave, .. }) = &mut self.search else { return };
         let Some(first) = wave.get(&from).copied().filter(|_| *id == search) else { return };
         wave.remove(&from);
         let (until, mine, done) = (*until, *mine, wave.is_empty());
@@ -274,7 +335,7 @@ impl Shard {
         {
             self.complete(wait.op, Completion::Empty);
         }
-        self.pause = 0;
+        (self.pause, self.patience) = (0, 1);
         self.seek(now);
     }
 

@@ -70,6 +70,8 @@ pub struct Shard {
     pub(super) held: BTreeMap<(MemberId, u64), Held>,
     /// Questions for elements that are not answered.
     pub(super) asks: BTreeMap<u64, MemberId>,
+    /// Members with an open question whose deadline has passed.
+    pub(super) late: BTreeSet<MemberId>,
     pub(super) pull: Option<MemberId>,
     /// Peers that refused elements of this leaver in this view.
     pub(super) refused: BTreeSet<MemberId>,
@@ -79,6 +81,8 @@ pub struct Shard {
     pub(super) search: Option<Search>,
     pub(super) retry_at: Option<Time>,
     pub(super) pause: Time,
+    /// The factor of the deadlines of searches.
+    pub(super) patience: Time,
     pub(super) sizes: BTreeMap<u64, SizeCount>,
     /// The place in the view at which the next search begins.
     pub(super) turn: usize,
@@ -121,6 +125,7 @@ impl Shard {
             offers: BTreeMap::new(),
             held: BTreeMap::new(),
             asks: BTreeMap::new(),
+            late: BTreeSet::new(),
             pull: None,
             refused: BTreeSet::new(),
             waiting: VecDeque::new(),
@@ -128,6 +133,7 @@ impl Shard {
             search: None,
             retry_at: None,
             pause: 0,
+            patience: 1,
             sizes: BTreeMap::new(),
             turn: 0,
             distances: BTreeMap::new(),
@@ -171,7 +177,8 @@ impl Shard {
     /// Returns the time of the next [`tick`](Shard::tick) that does something.
     pub fn wake_at(&self) -> Option<Time> {
         let channels = self.channels.values().filter_map(Channel::wake_at);
-        channels.chain(self.retry_at).min()
+        let deadline = self.search.as_ref().and_then(Search::deadline);
+        channels.chain(self.retry_at).chain(deadline).min()
     }
 
     /// Begins an operation. Its completion is among the outputs, now or later.
@@ -223,6 +230,7 @@ impl Shard {
         if self.retry_at.is_some_and(|at| now >= at) {
             self.retry_at = None;
         }
+        self.go_on_without(now);
         self.go_on(now);
     }
 
@@ -347,6 +355,7 @@ impl Shard {
         }
         self.settle_transfers(gone);
         self.asks.retain(|_, asked| *asked != gone);
+        self.late.remove(&gone);
         self.pull = self.pull.filter(|asked| *asked != gone);
         self.estimates.remove(&gone);
         self.distances.remove(&gone);
