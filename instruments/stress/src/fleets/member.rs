@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::time::{ClockId, clock_gettime};
 use squall::Owned;
@@ -243,7 +244,7 @@ impl Echo for Services {
 /// # Errors
 /// The input is not that of a member, the member does not join in time, or the system refuses something.
 pub fn member() -> Result<(), String> {
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| error.to_string())?;
+    end_with_parent().map_err(|error| error.to_string())?;
     let mut input = io::stdin().lock();
     let mut line = String::new();
     input.read_line(&mut line).map_err(|error| error.to_string())?;
@@ -266,6 +267,19 @@ pub fn member() -> Result<(), String> {
     drop(node);
     drop(object);
     Ok(())
+}
+
+/// Lets the process end with its parent.
+fn end_with_parent() -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // A parent that died before the signal was set has written the part perhaps, and closed the pipe.
+    let input = io::stdin();
+    let mut looked = [PollFd::new(&input, PollFlags::empty())];
+    poll(&mut looked, Some(&Timespec::default()))?;
+    match looked[0].revents().contains(PollFlags::HUP) {
+        true => Err(io::Error::other("the parent of the member has ended")),
+        false => Ok(()),
+    }
 }
 
 /// The line that asks a member to leave.
