@@ -78,4 +78,5 @@ pub use loom::lazy_static;
 pub mod cell;
 pub mod handed;
 pub mod recheck;
+pub mod safeguard;
 pub mod weaken;
