@@ -233,42 +233,26 @@ impl Station {
 
     /// Sends the request, and waits for room until the deadline. Makes the link before, if there is none.
     fn send(&mut self, name: &str, deadline: Option<Instant>) -> Result<(), Lost> {
-        let message = std::mem::take(&mut self.message);
-        let sent = self.send_by(name, deadline, |sender| {
-            let wait = sender.wait_to_send(&message);
-            match time_left(deadline) {
-                None => wait.block(),
-                Some(left) => wait.block_for(left),
-            }
-        });
-        self.message = message;
-        sent
+        let wait = link(&mut self.link, name, deadline)?.wait_to_send(&self.message);
+        let sent = match time_left(deadline) {
+            None => wait.block(),
+            Some(left) => wait.block_for(left),
+        };
+        self.note_sent(sent)
     }
 
     /// Sends the request again. Does not wait for room: the reply to a copy that was sent may be there.
     /// Returns whether there was room.
     fn send_again(&mut self, name: &str, deadline: Option<Instant>) -> Result<bool, Lost> {
-        let message = std::mem::take(&mut self.message);
-        let sent = self.send_by(name, deadline, |sender| sender.send(&message));
-        self.message = message;
-        match sent {
-            Err(Lost::NotSent(LinkError::Retry { .. })) => Ok(false),
-            sent => sent.map(|()| true),
+        match link(&mut self.link, name, deadline)?.send(&self.message) {
+            Err(LinkError::Retry { .. }) => Ok(false),
+            sent => self.note_sent(sent).map(|()| true),
         }
     }
 
-    /// Makes the link, if there is none, and sends over it.
-    fn send_by(
-        &mut self,
-        name: &str,
-        deadline: Option<Instant>,
-        send: impl FnOnce(&LinkSender) -> Result<(), LinkError>,
-    ) -> Result<(), Lost> {
-        let (sender, _) = match &mut self.link {
-            Some(link) => link,
-            None => self.link.insert(connect(name, deadline).map_err(Lost::NoLink)?),
-        };
-        send(sender).map_err(|error| {
+    /// Drops a link that has ended.
+    fn note_sent(&mut self, sent: Result<(), LinkError>) -> Result<(), Lost> {
+        sent.map_err(|error| {
             if !matches!(error, LinkError::Retry { .. } | LinkError::NoSpace { .. }) {
                 self.link = None;
             }
@@ -333,6 +317,19 @@ impl Station {
         self.receive(deadline)?;
         Ok(&self.result)
     }
+}
+
+/// Returns the sender of a station's link. Makes the link before, if there is none.
+fn link<'a>(
+    link: &'a mut Option<(LinkSender, LinkReceiver)>,
+    name: &str,
+    deadline: Option<Instant>,
+) -> Result<&'a LinkSender, Lost> {
+    let (sender, _) = match link {
+        Some(link) => link,
+        None => link.insert(connect(name, deadline).map_err(Lost::NoLink)?),
+    };
+    Ok(sender)
 }
 
 /// Makes a link to the server.
