@@ -18,6 +18,7 @@
 
 use crate::blocking::Step;
 use crate::call::{NO_FURTHER_SESSION, NO_REPLY, NO_RESULT, NO_SESSION, STOPPED};
+use crate::capability::random;
 use crate::context::{Context, Core};
 use crate::envelope::{Envelope, Key};
 use crate::inlet::{Arrived, Inlet, ReplyTo};
@@ -26,7 +27,6 @@ use crate::late::Late;
 use crate::links::Look;
 use crate::methods::{Handlers, Methods};
 use crate::once::Step::{Again, Forgotten, Ignore, Run, Unknown};
-use crate::once::random;
 use crate::patience::Patience;
 use crate::replies;
 use crate::request::{Class, Request, send_once};
@@ -662,7 +662,7 @@ fn begins(core: &Rc<Core>, key: Key, token: u64, to: &ReplyTo, may_run: bool) ->
         if !may_run {
             return true;
         }
-        let opened = core.once.borrow_mut().open(now, to.way(), key.number, random);
+        let opened = core.once.borrow_mut().open(now, to.way(), key.number, || random() as u64);
         match opened {
             Some(session) => core.send_reply(to, &Envelope::Reply { token, body: &session.to_le_bytes() }),
             None => failed(NO_FURTHER_SESSION),

@@ -24,7 +24,6 @@
 //! a key have none.
 //! Source: Birrell and Nelson, *Implementing remote procedure calls*, 1984: the last call of each activity.
 
-use crate::Alias;
 use crate::envelope::Key;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -95,11 +94,6 @@ pub(crate) enum Step {
     Forgotten,
     /// The session is unknown: the call does not run, but a copy may have.
     Unknown,
-}
-
-/// Returns a number that no process can guess.
-pub(crate) fn random() -> u64 {
-    u64::from_le_bytes(Alias::random().to_bytes()[..8].try_into().expect("8 of 16 bytes"))
 }
 
 impl<W, O: Copy + Eq + Hash> Once<W, O> {

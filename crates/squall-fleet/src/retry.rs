@@ -12,8 +12,8 @@
 
 use crate::Fate;
 use crate::call::{NO_FURTHER_SESSION, NO_METHOD, NO_RESULT, NO_ROOM, NO_SESSION, STOPPED};
+use crate::capability::random;
 use crate::envelope::Key;
-use crate::once::random;
 use std::time::{Duration, Instant};
 
 /// The first wait for a reply before a call is sent again. Each further one is twice as long.
@@ -128,7 +128,7 @@ pub(crate) fn call_once(
 /// Opens a session. The call was not sent yet, so it did not run if this fails.
 fn open(way: &mut impl Repeats, times: Times) -> Result<Key, Failed> {
     // Copies of this request carry one nonce, and open one session (once/I7).
-    let nonce = Key { session: 0, number: random() };
+    let nonce = Key { session: 0, number: random() as u64 };
     match way.repeat(0, nonce, b"", times) {
         Ok(()) => {}
         Err(Ended::Fate(Fate::NoService | Fate::ServerLost)) => return Err(Fate::NoService.into()),

@@ -13,9 +13,9 @@
 
 use super::growth::NodeLoad;
 use super::mailboxes::ServedMailbox;
-use super::registry;
 use super::service::{Service, ServiceCall, ShardService};
 use super::workers::Workers;
+use super::{registry, wait_until};
 use crate::handover::{Giver, Taker, handover};
 use crate::protocol::{CallId, Core, Directory, NodeFigures, Output, Route, RunId, Time};
 use crate::transport::Receive;
@@ -27,7 +27,7 @@ use squall_sys::sync::{Condvar, Mutex, MutexGuard, StdArc as Arc, Weak, lock, th
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 type Result<T, E = Fate> = std::result::Result<T, E>;
 
@@ -412,19 +412,7 @@ impl Driver {
 
     /// Waits until `is_over`. Returns false if the limit passes first.
     pub(super) fn wait(&self, limit: Duration, is_over: impl Fn(&State) -> bool) -> bool {
-        let deadline = Instant::now().checked_add(limit);
-        let mut state = self.state();
-        while !is_over(&state) {
-            let left = squall_machine::park::time_left(deadline).unwrap_or(Duration::from_secs(1));
-            if left.is_zero() {
-                return false;
-            }
-            state = match self.changed.wait_timeout(state, left) {
-                Ok((state, _)) => state,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
-        }
-        true
+        wait_until(&self.changed, self.state(), limit, is_over)
     }
 
     /// Runs the machine for a thread without a caller. After a panic, which is a fault of the machine, the

@@ -8,40 +8,20 @@ use super::{Node, RequestError, block_for};
 use crate::NodeId;
 use crate::handover::{Taker, handover};
 use crate::protocol::NodeFigures;
+use crate::retry::{RETRY, Times};
+use squall_machine::park::{is_past, time_left};
 use squall_sys::sync::StdArc as Arc;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The first pause before a question is asked again. Each further one is twice as long, up to `PAUSE_MAX`.
-const PAUSE: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// The pauses between the attempts of a question.
-struct Attempts {
-    /// Absent: the time has no limit.
-    deadline: Option<Instant>,
-    pause: Duration,
+/// Begins the attempts of a question.
+fn attempts(limit: Duration) -> Times {
+    Times { deadline: Instant::now().checked_add(limit), retry: RETRY }
 }
 
-impl Attempts {
-    fn new(limit: Duration) -> Attempts {
-        Attempts { deadline: Instant::now().checked_add(limit), pause: PAUSE }
-    }
-
-    /// Returns the end of the wait after this attempt, and whether it is the last one.
-    fn next(&mut self) -> (Instant, bool) {
-        let until = Instant::now() + self.pause;
-        self.pause = (2 * self.pause).min(PAUSE_MAX);
-        match self.deadline {
-            Some(deadline) if deadline <= until => (deadline, true),
-            _ => (until, false),
-        }
-    }
-}
-
-/// Waits for an answer until a time.
-fn wait<T>(taker: &mut Taker<T>, until: Instant) -> Option<Option<T>> {
-    block_for(taker, Some(until.saturating_duration_since(Instant::now())))
+/// Waits for an answer to an attempt.
+fn wait<T>(taker: &mut Taker<T>, until: Option<Instant>) -> Option<Option<T>> {
+    block_for(taker, time_left(until))
 }
 
 impl Driver {
@@ -53,7 +33,7 @@ impl Driver {
 
     /// Returns the directory of the group. Asks again until the time is over.
     pub(super) fn show_within(self: &Arc<Self>, limit: Duration) -> Result<GroupInfo, RequestError> {
-        let mut attempts = Attempts::new(limit);
+        let mut attempts = attempts(limit);
         let (giver, mut taker) = handover();
         let ticket = self.drive(|state, now| {
             if state.closed {
@@ -66,13 +46,14 @@ impl Driver {
             ticket
         });
         loop {
-            let (until, is_last) = attempts.next();
+            let until = attempts.again();
             match wait(&mut taker, until) {
                 Some(Some((leader, directory))) => return Ok(GroupInfo::new(leader, &directory)),
                 Some(None) => return Err(RequestError::NoMember),
-                None if is_last => break,
+                None if is_past(attempts.deadline) => break,
                 None => self.drive(|state, now| state.core.show(now)),
             }
+            attempts.back_off();
         }
         let unanswered = self.state().shows.remove(&ticket);
         drop(unanswered);
@@ -85,7 +66,7 @@ impl Driver {
         nodes: &[NodeId],
         limit: Duration,
     ) -> BTreeMap<NodeId, NodeFigures> {
-        let mut attempts = Attempts::new(limit);
+        let mut attempts = attempts(limit);
         let mut found = BTreeMap::new();
         let mut asked: Vec<(NodeId, u64, Taker<NodeFigures>)> = Vec::new();
         for node in nodes.iter().copied() {
@@ -102,7 +83,7 @@ impl Driver {
             asked.push((node, ticket, taker));
         }
         loop {
-            let (until, is_last) = attempts.next();
+            let until = attempts.again();
             asked.retain_mut(|(node, _, taker)| match wait(taker, until) {
                 Some(Some(figures)) => {
                     found.insert(*node, figures);
@@ -111,9 +92,10 @@ impl Driver {
                 Some(None) => false,
                 None => true,
             });
-            if asked.is_empty() || is_last {
+            if asked.is_empty() || is_past(attempts.deadline) {
                 break;
             }
+            attempts.back_off();
             for (node, ..) in &asked {
                 self.drive(|state, now| state.core.look(now, *node));
             }

@@ -494,17 +494,23 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
+    /// A node that serves a mailbox, and a sender to it.
+    fn served() -> (Node, Mailbox, NamedSender) {
+        let (node, root) = node();
+        let name: Name = "/log".parse().unwrap();
+        let mailbox = Mailbox::new();
+        let sender = node.sender(&name, mailbox.add_capability().unwrap());
+        node.serve_mailbox(&name, &root, NameOptions::new(), &mailbox.capabilities()).unwrap();
+        (node, mailbox, sender)
+    }
+
     fn node() -> (Node, NameCapability) {
         NodeBuilder::new(GroupKey::random()).found(LocalNetwork::new().bind("a").unwrap(), &[]).unwrap()
     }
 
     #[test]
     fn a_message_to_the_same_node_makes_no_call() {
-        let (node, root) = node();
-        let name: Name = "/log".parse().unwrap();
-        let mut mailbox = Mailbox::new();
-        let mut sender = node.sender(&name, mailbox.add_capability().unwrap());
-        node.serve_mailbox(&name, &root, NameOptions::new(), &mailbox.capabilities()).unwrap();
+        let (node, mut mailbox, mut sender) = served();
         for n in 0..100_u32 {
             sender.try_send(&n.to_le_bytes(), LONG).unwrap();
             assert_eq!(&*mailbox.receive().unwrap(), n.to_le_bytes());
@@ -531,11 +537,7 @@ mod tests {
 
     #[test]
     fn after_a_message_of_unknown_fate_the_next_one_is_a_call() {
-        let (node, root) = node();
-        let name: Name = "/log".parse().unwrap();
-        let mut mailbox = Mailbox::new();
-        let mut sender = node.sender(&name, mailbox.add_capability().unwrap());
-        node.serve_mailbox(&name, &root, NameOptions::new(), &mailbox.capabilities()).unwrap();
+        let (node, mut mailbox, mut sender) = served();
         sender.uncertain = true;
         sender.try_send(b"a call", LONG).unwrap();
         assert!(node.0.workers.threads() > 0 && !sender.uncertain && sender.here.is_none());
@@ -547,11 +549,7 @@ mod tests {
 
     #[test]
     fn a_message_that_was_not_sent_does_not_settle_the_one_before() {
-        let (node, root) = node();
-        let name: Name = "/log".parse().unwrap();
-        let mut mailbox = Mailbox::new();
-        let mut sender = node.sender(&name, mailbox.add_capability().unwrap());
-        node.serve_mailbox(&name, &root, NameOptions::new(), &mailbox.capabilities()).unwrap();
+        let (_node, mut mailbox, mut sender) = served();
         sender.uncertain = true;
         let error = sender.try_send(b"no time", Duration::ZERO).unwrap_err();
         assert!(!error.may_have_arrived() && sender.uncertain, "{error}");

@@ -23,12 +23,12 @@ use crate::protocol::{Core, NodeOptions, Registration, Request, Route, Timing};
 use crate::transport::Receiver;
 use crate::{Fate, Location, Name, NameCapability, NodeId, Refusal, Transport};
 use squall_machine::ClusterSize;
-use squall_sys::sync::StdArc as Arc;
+use squall_sys::sync::{Condvar, MutexGuard, StdArc as Arc};
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A transport carries frames of so many bytes.
 const LARGEST_FRAME: usize = 1 << 20;
@@ -616,9 +616,31 @@ fn block<T>(future: impl Future<Output = T>) -> T {
     block_for(future, None).expect("a wait without a limit ends with a result")
 }
 
+/// Waits at a condition variable until `is_over`, at most for `limit`. Returns whether it is over.
+fn wait_until<T>(
+    changed: &Condvar,
+    mut state: MutexGuard<'_, T>,
+    limit: Duration,
+    is_over: impl Fn(&T) -> bool,
+) -> bool {
+    let deadline = Instant::now().checked_add(limit);
+    while !is_over(&state) {
+        // A limit beyond the clock's end never passes.
+        let left = squall_machine::park::time_left(deadline).unwrap_or(Duration::from_secs(3600));
+        if left.is_zero() {
+            return false;
+        }
+        state = match changed.wait_timeout(state, left) {
+            Ok((state, _)) => state,
+            Err(poisoned) => poisoned.into_inner().0,
+        };
+    }
+    true
+}
+
 /// Waits for a future on this thread. With a limit, returns `None` if it passes first.
 fn block_for<T>(future: impl Future<Output = T>, limit: Option<Duration>) -> Option<T> {
-    let deadline = limit.and_then(|limit| std::time::Instant::now().checked_add(limit));
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let mut future = std::pin::pin!(future);
     let waker = squall_machine::unpark::Unpark::waker();
     let mut context = std::task::Context::from_waker(&waker);

@@ -29,7 +29,7 @@ use self::decide::{Size, Step};
 use self::member::{Answer, Answers, Member};
 use super::driver::{Driver, Kind};
 use super::service::ServiceCall;
-use super::{NameOptions, Node, RequestError, block, route};
+use super::{NameOptions, Node, RequestError, block, route, wait_until};
 use crate::capability::random;
 use crate::handover::Taker;
 use crate::{Fate, Name, NameCapability, NodeId, Refusal};
@@ -76,19 +76,7 @@ impl Shared {
 
     /// Waits until `is_over`, at most for `limit`. Returns whether it is over.
     fn wait(&self, limit: Duration, is_over: impl Fn(&State) -> bool) -> bool {
-        let deadline = Instant::now().checked_add(limit);
-        let mut state = self.state();
-        while !is_over(&state) {
-            let left = squall_machine::park::time_left(deadline).unwrap_or(Duration::from_secs(3600));
-            if left.is_zero() {
-                return false;
-            }
-            state = match self.changed.wait_timeout(state, left) {
-                Ok((state, _)) => state,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
-        }
-        true
+        wait_until(&self.changed, self.state(), limit, is_over)
     }
 
     /// Serves the calls of the other members.
