@@ -1,55 +1,21 @@
 //! Looks at nodes: the list of the nodes of a process, their figures, and directories over a lossy network.
 
+mod common;
+
+use common::{Group, LONG, name};
 use squall_fleet::{
-    EndReason, Fate, GroupKey, LocalNetwork, LocalTransport, Name, NameCapability, NameOptions, Node,
-    NodeBuilder, NodeId, NodeInfo, NodeState, Receiver, Refusal, RequestError, ServiceCall, ShardService,
-    Transport, nodes,
+    EndReason, Fate, GroupKey, LocalNetwork, LocalTransport, NameOptions, Node, NodeBuilder, NodeId,
+    NodeInfo, NodeState, Receiver, Refusal, RequestError, ServiceCall, ShardService, Transport, nodes,
 };
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-/// No test waits so long unless it fails.
-const LONG: Duration = Duration::from_secs(60);
 const SHARDS: u32 = 8;
 
-fn name(text: &str) -> Name {
-    text.parse().unwrap()
-}
-
-struct Group {
-    network: LocalNetwork,
-    key: GroupKey,
-    nodes: Vec<Node>,
-    root: NameCapability,
-}
-
-impl Group {
-    fn new(members: usize) -> Group {
-        let (network, key) = (LocalNetwork::new(), GroupKey::random());
-        let (first, root) = NodeBuilder::new(key).found(network.bind("0").unwrap(), &[]).unwrap();
-        let mut group = Group { network, key, nodes: vec![first], root };
-        (1..members).for_each(|_| group.add());
-        group
-    }
-
-    fn add(&mut self) {
-        let endpoint = self.nodes.len().to_string();
-        let transport = self.network.bind(&endpoint).unwrap();
-        let node = NodeBuilder::new(self.key).join(transport, &["local/0"]).unwrap();
-        node.wait_joined(LONG).unwrap();
-        self.nodes.push(node);
-    }
-
-    fn ids(&self) -> Vec<NodeId> {
-        self.nodes.iter().map(Node::id).collect()
-    }
-
-    fn visitor(&self) -> Node {
-        let transport = self.network.bind("visitor").unwrap();
-        NodeBuilder::new(self.key).visit(transport, &["local/0"]).unwrap()
-    }
+fn ids(group: &Group) -> Vec<NodeId> {
+    group.nodes.iter().map(Node::id).collect()
 }
 
 /// Returns the entry of a node in the list of this process.
@@ -120,7 +86,7 @@ fn a_lost_question_for_the_directory_is_asked_again() {
     assert_eq!((shown.members.len(), lost.load(SeqCst)), (1, 3));
     // The figures of its member, too.
     lost.store(0, SeqCst);
-    assert_eq!(visitor.figures_of(&group.ids(), LONG).len(), 1);
+    assert_eq!(visitor.figures_of(&ids(&group), LONG).len(), 1);
     assert_eq!(lost.load(SeqCst), 3);
 }
 
@@ -141,13 +107,13 @@ fn a_question_without_an_answer_ends_with_its_time() {
 #[test]
 fn a_node_is_listed_from_its_start_to_its_end() {
     let mut group = Group::new(2);
-    let [first, second] = [listed(group.ids()[0]).unwrap(), listed(group.ids()[1]).unwrap()];
+    let [first, second] = [listed(ids(&group)[0]).unwrap(), listed(ids(&group)[1]).unwrap()];
     assert!(first.number < second.number);
     assert_eq!((&*first.endpoint, &*second.endpoint), ("local/0", "local/1"));
     assert_eq!(second.figures.state, NodeState::Member);
     assert!(second.figures.term >= 1 && second.figures.joined >= 1, "{second:?}");
     assert_eq!(second.show(LONG).unwrap().members.len(), 2);
-    let visitor = group.visitor();
+    let visitor = group.visitor("visitor");
     assert!(listed(visitor.id()).is_some_and(|info| info.figures.state == NodeState::Visitor));
     drop((group.nodes.pop(), visitor));
     assert!(listed(second.node).is_none());
@@ -162,7 +128,7 @@ fn a_leader_alone_has_a_lease() {
     while group.nodes[0].figures().lease_left.is_zero() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(group.nodes[0].figures().leader, Some(group.ids()[0]));
+    assert_eq!(group.nodes[0].figures().leader, Some(ids(&group)[0]));
 }
 
 #[test]
@@ -175,7 +141,7 @@ fn a_listed_member_leaves_in_two_phases_and_keeps_its_entry() {
     while group.nodes[2].figures().imported == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let ids = group.ids();
+    let ids = ids(&group);
     let last = listed(ids[2]).unwrap();
     last.leave(LONG).unwrap();
     // Its number may be another one: a node that was removed begins again.
@@ -197,7 +163,7 @@ fn a_listed_member_leaves_in_two_phases_and_keeps_its_entry() {
 #[test]
 fn figures_count_calls_by_their_ends_and_requests() {
     let mut group = Group::new(3);
-    let visitor = group.visitor();
+    let visitor = group.visitor("visitor");
     let echo = |call: ServiceCall<'_>| (call.method != 9).then(|| call.body.to_vec());
     let echo = group.nodes[1].serve(&name("/echo"), &group.root, NameOptions::new(), echo).unwrap();
     let refused = group.nodes[0].reserve(&name("/other"), &echo);
@@ -213,7 +179,7 @@ fn figures_count_calls_by_their_ends_and_requests() {
     assert_eq!(visitor.figures().open_calls, 0);
 
     // Each node tells its own figures, and those of the others are asked for.
-    let ids = group.ids();
+    let ids = ids(&group);
     visitor.show(LONG).unwrap();
     for asking in [&visitor, &group.nodes[0], &group.nodes[1]] {
         let figures = asking.figures_of(&ids, LONG);

@@ -1,50 +1,19 @@
 //! Mailboxes under the names of a group.
 
+mod common;
+
+use common::{Group, LONG, name};
 use squall_fleet::{
     Capability, Fate, GroupKey, LocalNetwork, Location, Mailbox, Name, NameCapability, NameOptions,
-    NamedSendError, Node, NodeBuilder, ServiceCall,
+    NamedSendError, NodeBuilder, ServiceCall,
 };
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// No test waits so long unless it fails.
-const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(20);
 
-fn name(text: &str) -> Name {
-    text.parse().unwrap()
-}
-
-struct Group {
-    network: LocalNetwork,
-    key: GroupKey,
-    nodes: Vec<Node>,
-    root: NameCapability,
-}
-
-impl Group {
-    fn new(members: usize) -> Group {
-        let (network, key) = (LocalNetwork::new(), GroupKey::random());
-        let (first, root) = NodeBuilder::new(key).found(network.bind("0").unwrap(), &[]).unwrap();
-        let mut group = Group { network, key, nodes: vec![first], root };
-        for index in 1..members {
-            let transport = group.network.bind(&index.to_string()).unwrap();
-            let node = NodeBuilder::new(key).join(transport, &["local/0"]).unwrap();
-            node.wait_joined(LONG).unwrap();
-            group.nodes.push(node);
-        }
-        group
-    }
-
-    fn visitor(&self, name: &str) -> Node {
-        let seeds: Vec<String> = self.nodes.iter().map(Node::endpoint).collect();
-        let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
-        NodeBuilder::new(self.key).visit(self.network.bind(name).unwrap(), &seeds).unwrap()
-    }
-
-    fn serve(&self, node: usize, at: &Name, options: NameOptions, mailbox: &Mailbox) -> NameCapability {
-        self.nodes[node].serve_mailbox(at, &self.root, options, &mailbox.capabilities()).unwrap()
-    }
+fn serve(group: &Group, node: usize, at: &Name, options: NameOptions, mailbox: &Mailbox) -> NameCapability {
+    group.nodes[node].serve_mailbox(at, &group.root, options, &mailbox.capabilities()).unwrap()
 }
 
 fn received(mailbox: &mut Mailbox) -> Vec<Vec<u8>> {
@@ -55,7 +24,7 @@ fn received(mailbox: &mut Mailbox) -> Vec<Vec<u8>> {
 fn each_node_sends_to_a_mailbox_by_its_name_in_order() {
     let group = Group::new(3);
     let (at, mut mailbox) = (name("/log"), Mailbox::new());
-    group.serve(1, &at, NameOptions::new(), &mailbox);
+    serve(&group, 1, &at, NameOptions::new(), &mailbox);
     let visitor = group.visitor("visitor");
     for (label, node) in group.nodes.iter().chain([&visitor]).enumerate() {
         let capability = mailbox.add_labelled(label as u64).unwrap();
@@ -78,7 +47,7 @@ fn each_failure_of_a_message_has_its_error() {
     let mailbox = Mailbox::builder().lane_bytes(64).build();
     let key = mailbox.add_capability().unwrap();
     let once = mailbox.add_single_use(0).unwrap();
-    let served = group.serve(0, &at, NameOptions::new(), &mailbox);
+    let served = serve(&group, 0, &at, NameOptions::new(), &mailbox);
     group.nodes[0]
         .serve(&name("/echo"), &group.root, NameOptions::new(), |call: ServiceCall<'_>| {
             Some(call.body.to_vec())
@@ -135,7 +104,7 @@ fn a_full_mailbox_says_retry_and_keeps_its_order() {
     let at = name("/log");
     let mut mailbox = Mailbox::builder().lane_bytes(128).build();
     let key = mailbox.add_capability().unwrap();
-    group.serve(0, &at, NameOptions::new(), &mailbox);
+    serve(&group, 0, &at, NameOptions::new(), &mailbox);
     for node in &group.nodes {
         let mut sender = node.sender(&at, key);
         let mut accepted = Vec::new();
@@ -181,7 +150,7 @@ fn a_mailbox_moves_while_a_client_sends() {
     };
     let clients = [group.visitor("visitor"), group.visitor("other")];
     let mut mailbox = fresh();
-    let mut served = group.serve(0, &at, NameOptions::new(), &mailbox);
+    let mut served = serve(&group, 0, &at, NameOptions::new(), &mailbox);
     let (stop, stopped) = (&std::sync::atomic::AtomicBool::new(false), std::sync::atomic::Ordering::SeqCst);
     let mut got = Vec::new();
     let books: Vec<(Vec<u64>, Vec<u64>)> = std::thread::scope(|threads| {
@@ -220,7 +189,7 @@ fn a_mailbox_moves_while_a_client_sends() {
             group.nodes[old % group.nodes.len()].end_service(&served).unwrap();
             let old = std::mem::replace(&mut mailbox, fresh());
             got.extend(old.end().into_iter().map(|(_, message)| message));
-            served = group.serve(target, &at, NameOptions::new(), &mailbox);
+            served = serve(&group, target, &at, NameOptions::new(), &mailbox);
         }
         stop.store(true, stopped);
         clients.into_iter().map(|client| client.join().unwrap()).collect()
@@ -244,7 +213,7 @@ fn a_sender_finds_the_next_mailbox_after_a_death() {
     let mut mailboxes = [Mailbox::new(), Mailbox::new()];
     let key = mailboxes[0].add_capability().unwrap();
     mailboxes[1].capabilities().add_existing(key, 0).unwrap();
-    group.serve(2, &at, NameOptions::new(), &mailboxes[0]);
+    serve(&group, 2, &at, NameOptions::new(), &mailboxes[0]);
     let visitor = group.visitor("visitor");
     let mut sender = visitor.sender(&at, key);
     sender.try_send(b"before", LONG).unwrap();
@@ -276,7 +245,7 @@ fn a_dropped_mailbox_loses_its_name() {
     for node in &group.nodes {
         let (at, mailbox) = (name("/log"), Mailbox::new());
         let key = mailbox.add_capability().unwrap();
-        group.serve(0, &at, NameOptions::new(), &mailbox);
+        serve(&group, 0, &at, NameOptions::new(), &mailbox);
         let mut sender = node.sender(&at, key);
         sender.try_send(b"in time", LONG).unwrap();
         drop(mailbox);
@@ -297,7 +266,7 @@ fn messages_are_spread_over_stateless_mailboxes_and_keep_their_order_in_each() {
     let key = mailboxes[0].add_capability().unwrap();
     mailboxes[1].capabilities().add_existing(key, 0).unwrap();
     for (index, mailbox) in mailboxes.iter().enumerate() {
-        group.serve(index, &at, NameOptions::new().stateless(), mailbox);
+        serve(&group, index, &at, NameOptions::new().stateless(), mailbox);
     }
     let mut sender = group.nodes[2].sender(&at, key);
     for n in 0..100_u8 {
@@ -314,7 +283,7 @@ fn a_sender_of_a_closed_node_sends_nothing() {
     let mut group = Group::new(2);
     let (at, mut mailbox) = (name("/log"), Mailbox::new());
     let key = mailbox.add_capability().unwrap();
-    group.serve(0, &at, NameOptions::new(), &mailbox);
+    serve(&group, 0, &at, NameOptions::new(), &mailbox);
     let mut sender = group.nodes[1].sender(&at, key);
     drop(group.nodes.pop());
     let closed = sender.send(b"x", LONG).unwrap_err();

@@ -1,10 +1,13 @@
 //! Nodes of a group over a network of one process.
 
+mod common;
+
+use common::{Group, LONG, name};
 use squall_call::with_deadline;
 use squall_core::{CallErrorKind, Transport, shared};
 use squall_fleet::{
-    Fate, GroupKey, LocalNetwork, Name, NameCapability, NameOptions, Node, NodeBuilder, Refusal,
-    RequestError, ServiceCall, ShardService,
+    Fate, GroupKey, Name, NameCapability, NameOptions, Node, NodeBuilder, Refusal, RequestError, ServiceCall,
+    ShardService,
 };
 use squall_macros::interface;
 use std::collections::HashMap;
@@ -18,49 +21,6 @@ mod facade {
     pub(crate) use squall_core::__macro;
     pub(crate) mod call {
         pub(crate) use squall_call::__macro;
-    }
-}
-
-/// No test waits so long unless it fails.
-const LONG: Duration = Duration::from_secs(60);
-
-fn name(text: &str) -> Name {
-    text.parse().unwrap()
-}
-
-struct Group {
-    network: LocalNetwork,
-    key: GroupKey,
-    nodes: Vec<Node>,
-    root: NameCapability,
-}
-
-impl Group {
-    fn new(members: usize) -> Group {
-        let (network, key) = (LocalNetwork::new(), GroupKey::random());
-        let (first, root) = NodeBuilder::new(key).found(network.bind("0").unwrap(), &[]).unwrap();
-        let mut group = Group { network, key, nodes: vec![first], root };
-        (1..members).for_each(|_| group.add());
-        group
-    }
-
-    fn add(&mut self) {
-        let endpoint = self.nodes.len().to_string();
-        let seeds = self.seeds();
-        let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
-        let node = NodeBuilder::new(self.key).join(self.network.bind(&endpoint).unwrap(), &seeds).unwrap();
-        node.wait_joined(LONG).unwrap();
-        self.nodes.push(node);
-    }
-
-    fn seeds(&self) -> Vec<String> {
-        self.nodes.iter().map(Node::endpoint).collect()
-    }
-
-    fn visitor(&self) -> Node {
-        let seeds = self.seeds();
-        let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
-        NodeBuilder::new(self.key).visit(self.network.bind("visitor").unwrap(), &seeds).unwrap()
     }
 }
 
@@ -109,7 +69,7 @@ fn a_name_is_called_from_every_node() {
     let group = Group::new(3);
     let echo = |call: ServiceCall<'_>| Some([call.body, &call.method.to_le_bytes()].concat());
     group.nodes[1].serve(&name("/echo"), &group.root, NameOptions::new(), echo).unwrap();
-    let visitor = group.visitor();
+    let visitor = group.visitor("visitor");
     for node in group.nodes.iter().chain([&visitor]) {
         assert_eq!(node.call(&name("/echo"), 7, b"abc", LONG).unwrap(), b"abc\x07\0\0\0\0\0\0\0");
     }
@@ -121,7 +81,7 @@ fn a_name_is_called_from_every_node() {
 #[test]
 fn a_visitor_outlives_its_seeds() {
     let mut group = Group::new(3);
-    let visitor = group.visitor();
+    let visitor = group.visitor("visitor");
     group.add();
     let last = group.nodes.last().unwrap().id();
     // It learns of the members that came later.
@@ -231,7 +191,7 @@ fn a_fleet_grows_and_shrinks_while_clients_call() {
     let mut group = Group::new(1);
     let (fleet, services) = (name("/counters"), Counters::default());
     group.nodes[0].serve_shards(&fleet, &group.root, SHARDS, services.clone()).unwrap();
-    let visitor = group.visitor();
+    let visitor = group.visitor("visitor");
     let sent: Vec<AtomicU64> = (0..SHARDS).map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|threads| {
         let (stop, stopped) = mpsc::channel::<()>();
@@ -373,7 +333,7 @@ fn an_object_is_called_from_another_node_like_one_of_its_own() {
     let stock = shared::<dyn Stock, _>(Shelf::default());
     let path = name("/shop/stock");
     group.nodes[1].serve_object(&path, &group.root, NameOptions::new(), stock.handle()).unwrap();
-    let visitor = group.visitor();
+    let visitor = group.visitor("visitor");
     let imported = visitor.import::<dyn Stock>(&path, LONG).unwrap();
     // It is one object.
     assert_eq!(stock.add("bolt".into(), 2), 2);
