@@ -1,6 +1,7 @@
-//! The tests that `.ci/run` names: its filters must match tests that exist.
+//! The tests and features that `.ci/run` names must exist.
 //!
-//! A filter that matches no test passes, so a renamed module would silently leave a step without tests.
+//! A filter that matches no test passes, so a renamed module would silently leave a step without tests. A
+//! feature that is gone fails only in a late step, which is seldom run alone.
 
 use std::collections::BTreeMap;
 
@@ -43,6 +44,29 @@ pub(crate) fn ci_tests_exist(tree: &Tree, problems: &mut Problems) {
                 if !homes.iter().any(|home| declares(tree, home, part)) {
                     problems.line(CI, line, format!("filter {filter}: no module or function matches {part}"));
                 }
+            }
+        }
+    }
+}
+
+/// `ci-features-exist`: each `--features LIST` of `.ci/run` names features of a package of the same line.
+pub(crate) fn ci_features_exist(tree: &Tree, problems: &mut Problems) {
+    let Some(text) = tree.text(CI) else { return };
+    let packages = packages(tree, problems);
+    for (line, text) in text.lines().enumerate() {
+        let words: Vec<&str> = text.split([' ', '(', ')', ';']).filter(|word| !word.is_empty()).collect();
+        let named =
+            |flag: &'static str| words.windows(2).filter(move |pair| pair[0] == flag).map(|pair| pair[1]);
+        let homes: Vec<_> =
+            packages.iter().filter(|package| named("-p").any(|p| p == package.name)).collect();
+        let lists = named("--features").filter(|list| !list.contains('$'));
+        for feature in lists.flat_map(|list| list.split(',')) {
+            if !homes.iter().any(|home| home.has_feature(feature)) {
+                problems.line(
+                    CI,
+                    line,
+                    format!("--features {feature}: none of the packages has this feature"),
+                );
             }
         }
     }

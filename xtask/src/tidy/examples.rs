@@ -497,6 +497,26 @@ const EXAMPLES: &[Example] = &[
         ],
     },
     Example {
+        rule: "ci-features-exist",
+        good: &[
+            (
+                "a/Cargo.toml",
+                "[package]\nname = \"a\"\n\n[features]\ncall = []\n\n[dependencies]\nserde = { version = \"1\", optional = true }\n",
+            ),
+            (
+                ".ci/run",
+                "run cargo test -p a --features call,serde\nrun cargo check -p a --features \"$one\"\n",
+            ),
+        ],
+        bad: &[(
+            "--features pool: none of the packages has this feature",
+            &[
+                ("a/Cargo.toml", "[package]\nname = \"a\"\n\n[features]\ncall = []\n"),
+                (".ci/run", "run cargo check -p a --features call,pool\n"),
+            ],
+        )],
+    },
+    Example {
         rule: "no-machine-paths",
         good: &[(
             "README.md",

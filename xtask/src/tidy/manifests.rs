@@ -20,6 +20,13 @@ pub(crate) struct Package {
 }
 
 impl Package {
+    /// Whether the package declares this feature, or has an optional dependency of this name.
+    pub(crate) fn has_feature(&self, name: &str) -> bool {
+        let entry = |part: &str| self.table.get(part).and_then(|table| table.get(name));
+        let optional = |dependency: &Value| dependency.get("optional").and_then(Value::as_bool) == Some(true);
+        entry("features").is_some() || entry("dependencies").is_some_and(optional)
+    }
+
     /// Whether the package may be published.
     fn published(&self) -> bool {
         self.field("publish").and_then(Value::as_bool) != Some(false)

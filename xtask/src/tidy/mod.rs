@@ -65,6 +65,7 @@ const RULES: &[Rule] = &[
     Rule { id: "no-ignored-doctest", check: prose::no_ignored_doctest },
     Rule { id: "mechanisms-tested", check: mechanisms::mechanisms_tested },
     Rule { id: "ci-tests-exist", check: ci::ci_tests_exist },
+    Rule { id: "ci-features-exist", check: ci::ci_features_exist },
     Rule { id: "no-machine-paths", check: prose::no_machine_paths },
     Rule { id: "no-leftovers", check: prose::no_leftovers },
     Rule { id: "clean-text", check: prose::clean_text },
