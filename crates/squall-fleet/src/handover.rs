@@ -25,17 +25,17 @@ fn state<T>(shared: &Shared<T>) -> MutexGuard<'_, State<T>> {
 }
 
 /// Makes the two ends of a handover.
-pub(crate) fn handover<T>() -> (Giver<T>, Taker<T>) {
+pub fn handover<T>() -> (Giver<T>, Taker<T>) {
     let shared = Arc::new(Mutex::new(State { result: None, ended: false, waker: None }));
     (Giver(shared.clone()), Taker(shared))
 }
 
 /// The end of the thread that works.
-pub(crate) struct Giver<T>(Shared<T>);
+pub struct Giver<T>(Shared<T>);
 
 impl<T> Giver<T> {
     /// Hands the result over.
-    pub(crate) fn give(self, result: T) {
+    pub fn give(self, result: T) {
         state(&self.0).result = Some(result);
         // The drop ends the work.
     }
@@ -52,7 +52,7 @@ impl<T> Drop for Giver<T> {
 }
 
 /// The end of the task: its output is the result. It is absent if the work was dropped.
-pub(crate) struct Taker<T>(Shared<T>);
+pub struct Taker<T>(Shared<T>);
 
 impl<T> Future for Taker<T> {
     type Output = Option<T>;

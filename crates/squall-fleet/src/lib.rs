@@ -95,6 +95,14 @@ mod transport;
 #[cfg(not(loom))]
 mod watch;
 
+/// Parts for crates above this one. Not for programs.
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub mod __parts {
+    pub use crate::handover::{Giver, Taker, handover};
+    pub use crate::node::block_for;
+}
+
 #[cfg(not(loom))]
 pub use call::{CallFailed, Caller};
 pub use capability::{Alias, Capability};
@@ -134,8 +142,9 @@ pub use methods::Methods;
 #[cfg(not(loom))]
 pub use node::{
     CallLost, ExportError, GroupInfo, GroupKey, Growth, GrowthAction, GrowthDecision, GrowthOptions,
-    GrowthReason, MemberInfo, NameOptions, NamedSendError, NamedSender, Node, NodeBuilder, NodeImportError,
-    NodeInfo, NodeLoad, RequestError, Service, ServiceCall, ServiceInfo, ShardInfo, ShardService, nodes,
+    GrowthReason, MemberInfo, MemberNumber, NameOptions, NamedSendError, NamedSender, Node, NodeBuilder,
+    NodeImportError, NodeInfo, NodeLoad, RequestError, Roster, RosterMember, Seat, Service, ServiceCall,
+    ServiceInfo, ShardInfo, ShardService, nodes,
 };
 #[cfg(not(loom))]
 pub use protocol::{CallCounts, EndInfo, EndReason, NodeFigures, NodeState};

@@ -13,6 +13,7 @@
 
 use super::growth::NodeLoad;
 use super::mailboxes::ServedMailbox;
+use super::roster::ServedMember;
 use super::service::{Service, ServiceCall, ShardService};
 use super::workers::Workers;
 use super::{registry, wait_until};
@@ -37,6 +38,7 @@ pub(super) enum Kind {
     Plain(Arc<dyn Service>),
     Sharded(Arc<dyn ShardService>),
     Mailbox(Arc<ServedMailbox>),
+    Member(Arc<ServedMember>),
 }
 
 pub(super) struct State {
@@ -294,6 +296,12 @@ impl Driver {
                     deeds.push(Deed::Decide(giver, outcome));
                 }
             }
+            Output::Roster { service, news } => {
+                self.with_member(state, service, move |served| served.take(news));
+            }
+            Output::Peer { service, from, bytes } => {
+                self.with_member(state, service, move |served| served.receive(from, &bytes));
+            }
             Output::Forget { service } => deeds.extend(state.forget(service).map(Deed::Forget)),
             Output::Shown { leader, directory } => {
                 for (_, giver) in state.shows.drain() {
@@ -304,11 +312,22 @@ impl Driver {
                 let answered = state.looks.extract_if(|_, (asked, _)| *asked == node);
                 deeds.extend(answered.map(|(_, (_, giver))| Deed::Look(giver, (*figures).clone())));
             }
-            Output::Joined => self.changed.notify_all(),
-            Output::Left => {
-                state.left = true;
+            Output::Joined | Output::Left => {
+                state.left |= output == Output::Left;
                 self.changed.notify_all();
             }
+        }
+    }
+
+    /// Runs a function of a roster's member, after those before it.
+    fn with_member(
+        self: &Arc<Self>,
+        state: &State,
+        service: u64,
+        work: impl FnOnce(&ServedMember) + Send + 'static,
+    ) {
+        if let Some(Kind::Member(served)) = state.services.get(&service).cloned() {
+            self.workers.add(Some((service, 0)), Box::new(move || work(&served)));
         }
     }
 

@@ -6,6 +6,7 @@ mod look;
 mod mailboxes;
 mod objects;
 mod registry;
+mod roster;
 mod service;
 mod show;
 mod workers;
@@ -14,6 +15,7 @@ pub use self::growth::{Growth, GrowthAction, GrowthDecision, GrowthOptions, Grow
 pub use self::mailboxes::{NamedSendError, NamedSender};
 pub use self::objects::{ExportError, NodeImportError};
 pub use self::registry::{NodeInfo, nodes};
+pub use self::roster::{MemberNumber, Roster, RosterMember, Seat};
 pub use self::service::{Service, ServiceCall, ShardService};
 pub use self::show::{GroupInfo, MemberInfo, ServiceInfo, ShardInfo};
 
@@ -423,10 +425,18 @@ impl Node {
             several,
             stateless,
             shards,
+            roster: None,
             key,
             parent: parent.clone(),
             seen: None,
         };
+        self.keep_registered(registration).map(|()| capability)
+    }
+
+    /// Registers a service that was added. If that fails, the service is forgotten.
+    fn keep_registered(&self, registration: Registration) -> Result<(), RequestError> {
+        let (service, key) = (registration.service, registration.key);
+        let capability = NameCapability { name: registration.name.clone(), key };
         let registered = self.ask(|core, now, ticket| core.register(now, ticket, registration));
         if let Err(error) = registered {
             if error == RequestError::TimedOut {
@@ -436,7 +446,7 @@ impl Node {
             self.0.remove_service(service);
             return Err(error);
         }
-        Ok(capability)
+        Ok(())
     }
 
     /// Ends the service of a capability. The shards of a fleet move to the other members first.
@@ -639,7 +649,7 @@ fn wait_until<T>(
 }
 
 /// Waits for a future on this thread. With a limit, returns `None` if it passes first.
-fn block_for<T>(future: impl Future<Output = T>, limit: Option<Duration>) -> Option<T> {
+pub fn block_for<T>(future: impl Future<Output = T>, limit: Option<Duration>) -> Option<T> {
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let mut future = std::pin::pin!(future);
     let waker = squall_machine::unpark::Unpark::waker();

@@ -25,7 +25,7 @@ impl OutOfDate {
 
 fn owned_by(node: NodeId) -> Entry {
     let shard = Shard { owner: Some(node), epoch: 1, born: 1, target: None };
-    Entry { several: true, stateless: false, places: Vec::new(), shards: vec![shard] }
+    Entry { several: true, stateless: false, places: Vec::new(), shards: vec![shard], roster: None }
 }
 
 impl Lookup for OutOfDate {

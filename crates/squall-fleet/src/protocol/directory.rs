@@ -11,6 +11,8 @@
 //!   up, or the group removes the owner.
 //! - I4. A request of a member is applied once. The member has one at a time, with a number.
 //! - I5. The directory fits into one frame.
+//! - I6. A roster's epoch grows with every change of its members. A member's number is the epoch in which it
+//!   joined, so no other member of the group ever has it.
 //!
 //! Cost: a change of a member takes time in proportion to all names; other changes to one name.
 //! Source: Wentzlaff 2012, §3.2.3 (FO-08 to FO-11) and §3.2.4 (FO-13).
@@ -49,8 +51,19 @@ pub(crate) struct Place {
     /// The number of the service on its node.
     pub(crate) service: u64,
     pub(crate) key: u128,
-    /// Whether it moves its shards away, to be removed.
+    /// Whether it moves its shards away, to be removed. In a roster: whether it was asked to leave.
     pub(crate) leaving: bool,
+    /// In a roster: the epoch in which it joined. It is the number of the roster's member.
+    pub(crate) since: u64,
+}
+
+/// The agreed members of a name, in the order of their joins: the places of the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct RosterState {
+    /// All members have given this tag.
+    pub(crate) tag: u64,
+    /// Grows with each change of the members.
+    pub(crate) epoch: u64,
 }
 
 /// A part of a fleet's state, with one owner at a time.
@@ -73,6 +86,8 @@ pub(crate) struct Entry {
     pub(crate) stateless: bool,
     pub(crate) places: Vec<Place>,
     pub(crate) shards: Vec<Shard>,
+    /// Its members leave one by one, by their own decision.
+    pub(crate) roster: Option<RosterState>,
 }
 
 /// A claim of all names below a name.
@@ -109,10 +124,14 @@ pub(crate) enum Request {
         stateless: bool,
         /// 0: the name has no shards.
         shards: u32,
+        /// The tag of a roster, if the name is one.
+        roster: Option<u64>,
         /// The key of the new capability.
         key: u128,
         parent: NameCapability,
     },
+    /// A member of a roster goes: if an epoch is given, only in that epoch.
+    Vacate { name: NameAlias, number: u64, if_epoch: Option<u64> },
     /// Removes the service with this capability. Its shards move away first.
     Unregister { capability: NameCapability },
     /// Claims all longer names: for one holder, or as one of several.
@@ -136,7 +155,7 @@ pub(crate) struct Directory {
     root: u128,
     pub(crate) members: BTreeMap<NodeId, Member>,
     pub(crate) voters: BTreeSet<NodeId>,
-    /// The last epoch of all shards. A name that comes back begins with later ones.
+    /// The last epoch of all shards and rosters. A name that comes back begins with later ones.
     epoch: u64,
     names: BTreeMap<Name, Entry>,
     aliases: BTreeMap<NameAlias, Name>,
@@ -255,7 +274,11 @@ impl Directory {
     /// Changes all entries, deals their shards out, and forgets those without a place.
     fn change_entries(&mut self, change: impl Fn(&mut Entry)) {
         for entry in self.names.values_mut() {
+            let before = entry.places.len();
             change(entry);
+            if entry.places.len() != before {
+                entry.renew_roster(&mut self.epoch);
+            }
             entry.balance(&mut self.epoch);
         }
         self.forget_empty();
@@ -308,6 +331,7 @@ impl Directory {
                 }
                 Ok(())
             }
+            Request::Vacate { name, number, if_epoch } => self.vacate(node, *name, *number, *if_epoch),
             Request::Leave => {
                 self.leave(node);
                 Ok(())
@@ -343,12 +367,16 @@ impl Directory {
     }
 
     fn register(&mut self, node: NodeId, request: &Request) -> Result<(), Refusal> {
-        let Request::Register { name, service, several, stateless, shards, key, parent } = request else {
+        let Request::Register { name, service, several, stateless, shards, roster, key, parent } = request
+        else {
             return Ok(());
         };
         self.check(name, parent)?;
         if *shards > SHARDS_MAX || (*shards > 0 && !*several) {
             return Err(Refusal::TooManyShards);
+        }
+        if roster.is_some() && (*shards > 0 || !*several) {
+            return Err(Refusal::NameClash);
         }
         if self.aliases.get(&name.alias()).is_some_and(|other| other != name) {
             return Err(Refusal::NameClash);
@@ -356,7 +384,9 @@ impl Directory {
         let count = *shards as usize;
         if let Some(entry) = self.names.get(name) {
             let (several, stateless) = (*several, *stateless);
-            let equal = (entry.several, entry.stateless, entry.shards.len()) == (several, stateless, count);
+            let tag = entry.roster.map(|roster| roster.tag);
+            let equal = (entry.several, entry.stateless, entry.shards.len(), tag)
+                == (several, stateless, count, *roster);
             let sharded_twice = count > 0 && entry.place_of(node).is_some();
             if !equal || !several || sharded_twice {
                 return Err(Refusal::NameClash);
@@ -370,11 +400,17 @@ impl Directory {
             stateless: *stateless,
             places: Vec::new(),
             shards: vec![Shard { owner: None, epoch: 0, born: 0, target: None }; count],
+            roster: roster.map(|tag| RosterState { tag, epoch: 0 }),
         };
         self.aliases.insert(name.alias(), name.clone());
         let entry = self.names.entry(name.clone()).or_insert_with(fresh);
         let leaving = self.members.get(&node).is_some_and(|member| member.leaving);
-        entry.places.push(Place { node, service: *service, key: *key, leaving });
+        entry.places.push(Place { node, service: *service, key: *key, leaving, since: 0 });
+        if let Some(epoch) = entry.renew_roster(&mut self.epoch)
+            && let Some(place) = entry.places.last_mut()
+        {
+            place.since = epoch;
+        }
         entry.balance(&mut self.epoch);
         self.forget_empty();
         Ok(())
@@ -384,12 +420,34 @@ impl Directory {
         let entry = self.names.get_mut(&capability.name).ok_or(Refusal::NoSuchName)?;
         let place = entry.places.iter().position(|place| place.key == capability.key);
         let place = place.ok_or(Refusal::Forbidden)?;
-        if entry.shards.is_empty() {
+        if entry.leave_at_once() {
             entry.places.remove(place);
         } else {
             entry.places[place].leaving = true;
         }
         entry.balance(&mut self.epoch);
+        self.forget_empty();
+        Ok(())
+    }
+
+    /// Removes a member of a roster, as it has asked for.
+    fn vacate(
+        &mut self,
+        node: NodeId,
+        name: NameAlias,
+        number: u64,
+        if_epoch: Option<u64>,
+    ) -> Result<(), Refusal> {
+        let name = self.aliases.get(&name).ok_or(Refusal::NoSuchName)?;
+        let entry = self.names.get_mut(name).ok_or(Refusal::NoSuchName)?;
+        let roster = entry.roster.ok_or(Refusal::NoSuchName)?;
+        let is_it = |place: &Place| place.since == number && place.node == node;
+        let place = entry.places.iter().position(is_it).ok_or(Refusal::NoSuchName)?;
+        if if_epoch.is_some_and(|epoch| epoch != roster.epoch) {
+            return Err(Refusal::RosterChanged);
+        }
+        entry.places.remove(place);
+        entry.renew_roster(&mut self.epoch);
         self.forget_empty();
         Ok(())
     }
@@ -416,7 +474,7 @@ impl Directory {
             member.leaving = true;
         }
         self.change_entries(|entry| {
-            if entry.shards.is_empty() {
+            if entry.leave_at_once() {
                 entry.places.retain(|place| place.node != node);
             }
             for place in &mut entry.places {
@@ -460,6 +518,19 @@ const KEY_BYTES: usize = 19;
 const SHARD_BYTES: usize = 44;
 
 impl Entry {
+    /// Returns whether a place that leaves has nothing to hand over first.
+    fn leave_at_once(&self) -> bool {
+        self.shards.is_empty() && self.roster.is_none()
+    }
+
+    /// Gives a roster the next epoch, and returns it.
+    fn renew_roster(&mut self, last_epoch: &mut u64) -> Option<u64> {
+        let roster = self.roster.as_mut()?;
+        *last_epoch = last_epoch.saturating_add(1);
+        roster.epoch = *last_epoch;
+        Some(roster.epoch)
+    }
+
     /// Returns whether a place is on its way out, and no other one stays.
     pub(crate) fn is_last(&self, node: NodeId) -> bool {
         self.place_of(node).is_some() && self.places.iter().all(|place| place.leaving)

@@ -60,8 +60,16 @@ impl Group {
     ) -> Result<(), Refusal> {
         self.services += 1;
         let (service, several) = (self.services, shards > 0);
-        let request =
-            Request::Register { name: name(text), service, several, stateless: false, shards, key, parent };
+        let request = Request::Register {
+            name: name(text),
+            service,
+            several,
+            stateless: false,
+            shards,
+            roster: None,
+            key,
+            parent,
+        };
         self.ask(node, request)
     }
 
@@ -150,6 +158,7 @@ fn fo_09_several_services_have_a_name_only_with_equal_flags() {
         several,
         stateless,
         shards,
+        roster: None,
         key: u128::from(service),
         parent: root(),
     };
@@ -484,4 +493,48 @@ fn a_directory_keeps_no_more_than_a_frame_holds() {
     let before = group.directory.names().count();
     assert_eq!(group.register(1, "/f", SHARDS_MAX, 9_999, root()), Err(Refusal::DirectoryFull));
     assert_eq!(group.directory.names().count(), before);
+}
+
+#[test]
+fn a_roster_gives_fresh_numbers_and_its_members_leave_by_their_own_decision() {
+    let mut group = Group::new(3);
+    let join = |service: u64, tag| Request::Register {
+        name: name("/r"),
+        service,
+        several: true,
+        stateless: false,
+        shards: 0,
+        roster: Some(tag),
+        key: u128::from(service),
+        parent: root(),
+    };
+    let vacate = |number, if_epoch| Request::Vacate { name: name("/r").alias(), number, if_epoch };
+    let numbers = |group: &Group| group.entry("/r").places.iter().map(|p| p.since).collect::<Vec<_>>();
+    let epoch = |group: &Group| group.entry("/r").roster.unwrap().epoch;
+    assert_eq!(group.ask(1, join(11, 7)), Ok(()));
+    assert_eq!(group.ask(2, join(12, 7)), Ok(()));
+    assert_eq!(group.ask(3, join(13, 8)), Err(Refusal::NameClash), "another tag");
+    assert_eq!(group.ask(1, join(14, 7)), Ok(()), "two of one node");
+    let first = numbers(&group);
+    assert!(first.is_sorted() && first[0] > 0 && epoch(&group) == first[2], "{first:?}");
+    // Its capability asks it to leave. It stays until it goes by itself.
+    let capability = NameCapability { name: name("/r"), key: 12 };
+    assert_eq!(group.ask(3, Request::Unregister { capability }), Ok(()));
+    assert_eq!(numbers(&group), first);
+    assert!(group.entry("/r").places[1].leaving);
+    assert_eq!(group.ask(1, vacate(first[1], None)), Err(Refusal::NoSuchName), "of another node");
+    let old = epoch(&group) - 1;
+    assert_eq!(group.ask(2, vacate(first[1], Some(old))), Err(Refusal::RosterChanged));
+    let current = epoch(&group);
+    assert_eq!(group.ask(2, vacate(first[1], Some(current))), Ok(()));
+    assert_eq!(numbers(&group), [first[0], first[2]]);
+    assert!(epoch(&group) > current);
+    // A node that leaves keeps its members until they go. One that is removed does not.
+    assert_eq!(group.ask(1, Request::Leave), Ok(()));
+    assert_eq!(group.entry("/r").places.iter().filter(|place| place.leaving).count(), 2);
+    assert_eq!(group.ask(3, join(15, 7)), Ok(()));
+    let before = epoch(&group);
+    group.directory.apply(&Change::Remove { node: NodeId(1) });
+    assert_eq!(numbers(&group).len(), 1);
+    assert!(numbers(&group)[0] > first[2] && epoch(&group) > before);
 }

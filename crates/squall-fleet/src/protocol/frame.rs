@@ -13,7 +13,7 @@ use super::{NodeId, Time};
 use serde::{Deserialize, Serialize};
 
 /// The version of the format. Nodes drop frames of other versions.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// The place of a change in the sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -155,6 +155,13 @@ pub(crate) enum Body {
         session: u64,
         number: u64,
         answer: Answer,
+    },
+    /// A frame of one member of a roster to another one.
+    Peer {
+        name: NameAlias,
+        from: u64,
+        to: u64,
+        bytes: Vec<u8>,
     },
     /// Asks a member for the directory.
     Show,

@@ -63,6 +63,7 @@ impl Cluster {
                     several: true,
                     stateless: shards == 0,
                     shards,
+                    roster: None,
                     key: 100 + node as u128 * 10 + u128::from(shards),
                     parent: NameCapability { name: Name::root(), key: 77 },
                     seen: None,

@@ -38,7 +38,7 @@ use std::fmt;
 
 pub use self::answer::Fate;
 pub(crate) use self::calls::{CallId, Route};
-pub(crate) use self::core::{Core, NodeOptions, Output, Registration};
+pub(crate) use self::core::{Core, News, NodeOptions, Output, Registration, Roster};
 pub(crate) use self::directory::{Directory, Request};
 pub use self::figures::{CallCounts, EndInfo, EndReason, NodeFigures, NodeState};
 pub(crate) use self::group::Timing;
@@ -122,6 +122,8 @@ pub enum Refusal {
     TooManyShards,
     /// The names of the group would not fit into one frame.
     DirectoryFull,
+    /// The members of the roster have changed meanwhile.
+    RosterChanged,
 }
 
 impl fmt::Display for Refusal {
@@ -134,6 +136,7 @@ impl fmt::Display for Refusal {
             Refusal::NameClash => "the name is taken, or has other flags; choose another one",
             Refusal::NoSuchName => "there is no such name",
             Refusal::TooManyShards => "a fleet has at most 4,096 shards, and is for several services",
+            Refusal::RosterChanged => "the members have changed meanwhile; the member stays",
             Refusal::DirectoryFull => "the group has too many names for one frame; use shards or fewer names",
         })
     }

@@ -45,6 +45,7 @@ impl Pair {
             several: false,
             stateless: false,
             shards: 0,
+            roster: None,
             key: 3,
             parent: NameCapability { name: Name::root(), key: 77 },
             seen: None,

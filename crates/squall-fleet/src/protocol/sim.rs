@@ -11,6 +11,7 @@
 //! deadlines. At the end all members agree, and names lead to living nodes only.
 
 mod check;
+mod rosters;
 pub(super) mod scenes;
 mod script;
 
@@ -132,6 +133,8 @@ struct World {
     completes: Option<u32>,
     /// The rules of a script. Then the world makes no choice of its own.
     script: Option<Rules>,
+    /// The roster, in a schedule with one.
+    rosters: Option<rosters::Rosters>,
 }
 
 impl World {
@@ -170,6 +173,7 @@ impl World {
             gentle: kind == 0,
             completes: None,
             script: None,
+            rosters: None,
             frames: None,
             traced: std::env::var_os("SQUALL_TRACE").is_some(),
         }
@@ -202,6 +206,7 @@ impl World {
             self.begin(at);
             self.register(now, at, true);
             self.register(now, at, false);
+            self.register_member(now, at);
         } else {
             self.nodes[at].core.visit(World::seeds());
         }
@@ -251,6 +256,7 @@ impl World {
             several: true,
             stateless: !sharded,
             shards: if sharded { SHARDS } else { 0 },
+            roster: None,
             key: u128::from(self.random.next()),
             parent: self.root.clone(),
             seen: None,
@@ -272,6 +278,7 @@ impl World {
     /// Does what a core has asked for.
     fn collect(&mut self, node: usize) {
         let outputs = self.nodes[node].core.take_outputs();
+        let mut told = Vec::new();
         for output in outputs {
             match output {
                 Output::Send { to, frame } => {
@@ -320,6 +327,8 @@ impl World {
                     }
                     self.called(node, call, result);
                 }
+                Output::Roster { news, .. } => told.push(news),
+                Output::Peer { from, bytes, .. } => self.member_received(node, from, &bytes),
                 Output::Requested { .. }
                 | Output::Joined
                 | Output::Shown { .. }
@@ -328,7 +337,15 @@ impl World {
                 Output::Left => self.nodes[node].left = true,
             }
         }
+        if !told.is_empty() {
+            told.into_iter().for_each(|news| self.member_told(node, news));
+            return self.collect(node);
+        }
         self.check_directory(node);
+        self.schedule_tick(node);
+    }
+
+    fn schedule_tick(&mut self, node: usize) {
         let clock = self.nodes[node].core.wake_at();
         if clock != Time::MAX {
             let Node { offset, rate, .. } = self.nodes[node];

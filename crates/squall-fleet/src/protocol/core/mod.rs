@@ -9,11 +9,13 @@ mod look;
 mod names;
 mod output;
 mod requests;
+mod rosters;
 mod sessions;
 mod shards;
 
 use self::names::{Known, Names};
-pub(crate) use self::output::{Output, Registration};
+pub(crate) use self::output::{News, Output, Registration, Roster};
+use self::rosters::LocalMember;
 use super::answer::{Answer, Key, Part};
 use super::calls::{CallId, Client, Route};
 use super::directory::{Directory, Entry, Request};
@@ -25,7 +27,7 @@ use super::location::Location;
 use super::name::NameAlias;
 use super::serving::{self, Arrived, Handover, Serving};
 use super::{AGAIN, LARGEST_BODY, NodeId, Random, Refusal, RunId, Time};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Entries that a client keeps, and endpoints that a node remembers.
 const CACHED_MAX: usize = 4_096;
@@ -75,6 +77,8 @@ pub(crate) struct Core {
     /// Its earlier numbers.
     past: Vec<NodeId>,
     registrations: Vec<Registration>,
+    /// Members of rosters, by their services.
+    rosters: BTreeMap<u64, LocalMember>,
     /// Services that give their names up: keys and numbers.
     ending: Vec<(u128, u64)>,
     /// When services that lost their names are registered again.
@@ -111,6 +115,7 @@ impl Core {
             was_member: false,
             past: Vec::new(),
             registrations: Vec::new(),
+            rosters: BTreeMap::new(),
             ending: Vec::new(),
             register_at: 0,
             requests: VecDeque::new(),
@@ -185,6 +190,9 @@ impl Core {
 
     /// Keeps a service registered. The first outcome comes with the ticket.
     pub(crate) fn register(&mut self, now: Time, ticket: u64, registration: Registration) {
+        if registration.roster.is_some() {
+            self.rosters.insert(registration.service, LocalMember::new(registration.name.alias()));
+        }
         self.requests.push_back((Some(ticket), registration.request()));
         self.registrations.push(registration);
         self.finish(now);
@@ -520,23 +528,7 @@ impl Core {
     fn handle_call(&mut self, now: Time, from: NodeId, body: Body) {
         match body {
             Body::Resolve { name } => self.resolve(from, name),
-            Body::Resolved { name, entry, nodes } => {
-                for (node, endpoint, location) in nodes {
-                    self.remember_member(node, &endpoint, location);
-                }
-                self.known.asked.insert(name, now);
-                if entry.is_some() {
-                    self.known.asked.remove(&name);
-                }
-                if self.known.entries.len() >= CACHED_MAX {
-                    self.known.entries.pop_first();
-                }
-                match entry {
-                    Some(entry) => drop(self.known.entries.insert(name, (entry, false))),
-                    None => drop(self.known.entries.remove(&name)),
-                }
-                self.client.hurry(now);
-            }
+            Body::Resolved { name, entry, nodes } => self.resolved(now, name, entry, nodes),
             Body::Open { key, nonce } => self.open(now, from, key, nonce),
             Body::Reclaim { key, session } => self.reclaim(from, key, session),
             Body::Reclaimed { session } => self.serving.released(from, session),
@@ -551,6 +543,7 @@ impl Core {
                 let (client, mut names) = self.client_and_names();
                 client.answered(now, from, session, number, answer, &mut names);
             }
+            Body::Peer { name, from: member, to, bytes } => self.receive_peer(from, name, member, to, bytes),
             Body::Handover { name, shard, epoch, piece, pieces, bytes } => {
                 let expected = self.group.directory.shard(name, shard).is_some_and(|state| {
                     state.epoch == epoch && state.target == Some(self.group.me) && state.owner == Some(from)
@@ -698,6 +691,7 @@ impl Core {
         self.group = Group::new(me, self.options.timing, random, now);
         self.counts.forget_members();
         self.drop_shards();
+        self.end_rosters();
         self.serving.begin_again();
         // A request that may be applied already is asked for again: its keys tell.
         if let Some(pending) = self.pending.take()
@@ -728,6 +722,7 @@ impl Core {
             self.send(node, Body::Ended { node: self.group.me });
         }
         self.drop_shards();
+        self.end_rosters();
         for (ticket, _) in self.requests.drain(..) {
             if let Some(ticket) = ticket {
                 self.outputs.push_back(Output::Requested { ticket, outcome: Err(Refusal::NoSuchName) });
@@ -788,6 +783,7 @@ impl Core {
             }
         }
         self.settle_shards(now);
+        self.settle_rosters();
         let members = &self.group.directory.members;
         let servers = self.client.servers().into_iter();
         let lost = servers.filter(|node| !members.contains_key(node) && is_member);

@@ -1,6 +1,6 @@
 //! Names and endpoints of other nodes, as a node knows them.
 
-use super::{ANY, Core};
+use super::{ANY, CACHED_MAX, Core};
 use crate::protocol::answer::{Key, Lookup, Part};
 use crate::protocol::directory::Entry;
 use crate::protocol::frame::Body;
@@ -27,7 +27,7 @@ impl Known {
         if self.heard.get(&node).is_some_and(|known| known == from) {
             return;
         }
-        if self.heard.len() >= super::CACHED_MAX {
+        if self.heard.len() >= CACHED_MAX {
             self.heard.pop_first();
         }
         self.heard.insert(node, from.to_owned());
@@ -88,6 +88,31 @@ impl Core {
         let address = |node: NodeId| members.get(&node).map(|m| (node, m.endpoint.clone(), m.location));
         let nodes = nodes.into_iter().filter_map(address).collect();
         self.send(from, Body::Resolved { name, entry, nodes });
+    }
+
+    /// Takes the answer to a question for a name.
+    pub(super) fn resolved(
+        &mut self,
+        now: Time,
+        name: NameAlias,
+        entry: Option<Entry>,
+        nodes: Vec<(NodeId, String, Location)>,
+    ) {
+        for (node, endpoint, location) in nodes {
+            self.remember_member(node, &endpoint, location);
+        }
+        self.known.asked.insert(name, now);
+        if entry.is_some() {
+            self.known.asked.remove(&name);
+        }
+        if self.known.entries.len() >= CACHED_MAX {
+            self.known.entries.pop_first();
+        }
+        match entry {
+            Some(entry) => drop(self.known.entries.insert(name, (entry, false))),
+            None => drop(self.known.entries.remove(&name)),
+        }
+        self.client.hurry(now);
     }
 
     /// Returns the service that this node runs under a name now, if there is one alone.

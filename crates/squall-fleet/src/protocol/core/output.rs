@@ -7,6 +7,29 @@ use crate::protocol::figures::NodeFigures;
 use crate::protocol::name::{Name, NameAlias, NameCapability};
 use crate::protocol::{NodeId, Refusal, RunId};
 
+/// News for a member of a roster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    Changed(Roster),
+    /// The member has left, as it had asked for.
+    Vacated,
+    /// Its node was removed from the group, or has ended.
+    Removed,
+}
+
+/// The members of a roster, as the group has agreed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Roster {
+    /// Grows with each change of the members.
+    pub(crate) epoch: u64,
+    /// The number of this member.
+    pub(crate) me: u64,
+    /// Whether this member was asked to leave.
+    pub(crate) leaving: bool,
+    /// Numbers and nodes of the members, in the order of their joins.
+    pub(crate) members: Vec<(u64, NodeId)>,
+}
+
 /// Work for the driver, in this order.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Output {
@@ -68,6 +91,17 @@ pub(crate) enum Output {
         node: NodeId,
         figures: Box<NodeFigures>,
     },
+    /// News for a service that is a member of a roster.
+    Roster {
+        service: u64,
+        news: News,
+    },
+    /// A frame of another member of a roster.
+    Peer {
+        service: u64,
+        from: u64,
+        bytes: Vec<u8>,
+    },
     Joined,
     /// The node has left, or its group has ended.
     Left,
@@ -81,6 +115,8 @@ pub(crate) struct Registration {
     pub(crate) several: bool,
     pub(crate) stateless: bool,
     pub(crate) shards: u32,
+    /// The tag of a roster.
+    pub(crate) roster: Option<u64>,
     pub(crate) key: u128,
     pub(crate) parent: NameCapability,
     /// The number under which the node has seen it registered.
@@ -95,6 +131,7 @@ impl Registration {
             several: self.several,
             stateless: self.stateless,
             shards: self.shards,
+            roster: self.roster,
             key: self.key,
             parent: self.parent.clone(),
         }

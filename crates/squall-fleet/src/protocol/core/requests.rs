@@ -20,9 +20,17 @@ impl Core {
                     && outcome.is_err()
                 {
                     match ticket {
-                        Some(_) => self.registrations.retain(|kept| kept.key != key),
+                        Some(_) => {
+                            let refused = self.registrations.extract_if(.., |kept| kept.key == key);
+                            for service in refused.map(|kept| kept.service).collect::<Vec<_>>() {
+                                self.forget_member(service);
+                            }
+                        }
                         None => self.register_at = now + self.options.timing.lease,
                     }
+                }
+                if let (Request::Vacate { name, number, .. }, Ok(())) = (&request, outcome) {
+                    self.vacated(*name, *number);
                 }
                 if let Request::Unregister { capability } = &request {
                     self.forget_ended(|key| key == capability.key);
@@ -52,6 +60,10 @@ impl Core {
 
     /// Ends a registration without a caller: it was not answered in time.
     pub(crate) fn withdraw(&mut self, now: Time, capability: NameCapability) {
+        let kept = self.registrations.iter().find(|kept| kept.key == capability.key);
+        if let Some(service) = kept.map(|kept| kept.service) {
+            self.give_up_member(service);
+        }
         self.give_up(capability.key);
         self.requests.push_back((None, Request::Unregister { capability }));
         self.finish(now);
@@ -63,10 +75,17 @@ impl Core {
         self.ending.extend(ended.map(|kept| (key, kept.service)));
     }
 
-    /// Forgets services after the directory has dropped their names, also with the whole node.
+    /// Forgets services after the directory has dropped their names, also with the whole node. Members of
+    /// rosters still have to leave.
     pub(super) fn forget_ended(&mut self, is_dropped: impl Fn(u128) -> bool) {
-        let ended = self.ending.extract_if(.., |(key, _)| is_dropped(*key));
-        self.outputs.extend(ended.map(|(_, service)| Output::Forget { service }));
+        let ending = std::mem::take(&mut self.ending);
+        let is_over = |(key, service): &(u128, u64)| is_dropped(*key) && !self.is_in_roster(*service);
+        let (ended, ending): (Vec<_>, Vec<_>) = ending.into_iter().partition(is_over);
+        self.ending = ending;
+        for (_, service) in ended {
+            self.forget_member(service);
+            self.outputs.push_back(Output::Forget { service });
+        }
     }
 
     /// Returns whether the request has an outcome that its caller does not know yet.
@@ -133,7 +152,10 @@ impl Core {
         // A service that was registered and is gone was ended with its capability.
         let is_over = |kept: &mut Registration| !registered(kept) && kept.seen == Some(me);
         let over = self.registrations.extract_if(.., is_over);
-        self.outputs.extend(over.map(|kept| Output::Forget { service: kept.service }));
+        for service in over.map(|kept| kept.service).collect::<Vec<_>>() {
+            self.rosters.remove(&service);
+            self.outputs.push_back(Output::Forget { service });
+        }
         for kept in self.registrations.iter_mut().filter(|kept| registered(kept)) {
             kept.seen = Some(me);
         }
