@@ -105,6 +105,8 @@ pub mod call {
 #[cfg(feature = "fleet")]
 pub mod fleet {
     pub use squall_fleet::*;
+    #[cfg(feature = "pool")]
+    pub use squall_pool as pool;
 }
 
 pub mod ship {

@@ -9,7 +9,7 @@ pub use squall_parts::bag::Strategy;
 ///
 /// # Example
 /// ```
-/// use squall_pool::protocol::{Attributes, Strategy};
+/// use squall::fleet::pool::protocol::{Attributes, Strategy};
 ///
 /// let attributes = Attributes { bulk: 10, ..Attributes::new(Strategy::BulkTransfer) };
 /// assert_eq!((attributes.bulk, attributes.push_above), (10, 20_000));
@@ -54,6 +54,15 @@ impl Attributes {
             transfer_bytes: 256 << 10,
             resend: 100_000,
         }
+    }
+
+    /// Returns a number of these attributes: members with other ones are refused.
+    pub(crate) fn tag(&self) -> u64 {
+        let text = format!("{self:?}");
+        // FNV-1a, by Fowler, Noll and Vo.
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
     }
 
     pub(super) fn directory(&self) -> bool {

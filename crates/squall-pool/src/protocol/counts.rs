@@ -65,11 +65,11 @@ impl Pool {
 
     fn add(&mut self, node: usize) {
         let element = self.next_op.to_le_bytes().to_vec();
-        assert_eq!(self.command(node, Command::Add(element)), Completion::Added);
+        assert_eq!(self.command(node, Command::AddElement(element)), Completion::Added);
     }
 
     fn get(&mut self, node: usize) -> Completion {
-        self.command(node, Command::Get { size_max: 8 })
+        self.command(node, Command::GetElement { size_max: 8 })
     }
 
     fn idle(&mut self) {
@@ -117,10 +117,10 @@ fn dp_12_to_17_each_strategy_finds_the_only_element_and_then_none() {
 fn dp_05_an_element_that_is_too_large_stays() {
     for strategy in Strategy::ALL {
         let mut pool = Pool::new(3, &Attributes::new(strategy));
-        assert_eq!(pool.command(1, Command::Add(vec![7; 100])), Completion::Added);
+        assert_eq!(pool.command(1, Command::AddElement(vec![7; 100])), Completion::Added);
         assert_eq!(pool.get(2), Completion::TooLarge { size: 100 });
         assert_eq!(pool.command(0, Command::Size), Completion::Size(1));
-        assert_eq!(pool.command(0, Command::Get { size_max: 100 }), Completion::Got(vec![7; 100]));
+        assert_eq!(pool.command(0, Command::GetElement { size_max: 100 }), Completion::Got(vec![7; 100]));
     }
 }
 

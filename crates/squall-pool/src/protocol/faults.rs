@@ -98,11 +98,11 @@ impl Pool {
     }
 
     fn add(&mut self, node: usize) -> OpId {
-        self.command(node, Command::Add(self.next_op.to_le_bytes().to_vec()))
+        self.command(node, Command::AddElement(self.next_op.to_le_bytes().to_vec()))
     }
 
     fn get(&mut self, node: usize) -> OpId {
-        self.command(node, Command::Get { size_max: 8 })
+        self.command(node, Command::GetElement { size_max: 8 })
     }
 
     fn cut(&mut self, one: usize, other: usize) {
@@ -183,7 +183,7 @@ fn ended(op: u64, result: Completion) -> Output {
 #[test]
 fn sizes_that_overflow_are_the_greatest_number() {
     let mut alone = Alone::new(0, Strategy::BulkTransfer);
-    alone.command(1, Command::Add(vec![1]));
+    alone.command(1, Command::AddElement(vec![1]));
     alone.command(2, Command::Size);
     let [Message::Count { search }] = messages(&alone.shard.take_outputs(), 1)[..] else {
         panic!("a question")
@@ -197,7 +197,7 @@ fn sizes_that_overflow_are_the_greatest_number() {
 #[test]
 fn an_element_of_a_member_that_was_not_asked_is_dropped() {
     let mut alone = Alone::new(0, Strategy::BulkTransfer);
-    alone.command(1, Command::Get { size_max: 8 });
+    alone.command(1, Command::GetElement { size_max: 8 });
     let outputs = alone.shard.take_outputs();
     let (asked, other) = if messages(&outputs, 1).is_empty() { (2, 1) } else { (1, 2) };
     let [Message::Ask { search, .. }] = messages(&outputs, asked)[..] else { panic!("a question") };
@@ -219,7 +219,7 @@ fn an_element_of_a_member_that_was_not_asked_is_dropped() {
 fn an_offer_is_answered_by_its_receiver_alone() {
     for refuses in [false, true] {
         let mut alone = Alone::new(1, Strategy::Centralized);
-        alone.command(1, Command::Add(vec![5]));
+        alone.command(1, Command::AddElement(vec![5]));
         let [Message::Offer { transfer, .. }] = messages(&alone.shard.take_outputs(), 0)[..] else {
             panic!("an offer")
         };
@@ -240,7 +240,7 @@ fn an_offer_is_answered_by_its_receiver_alone() {
 fn a_find_that_names_the_asker_is_repeated() {
     for member in [1, 9] {
         let mut alone = Alone::new(1, Strategy::Directory);
-        alone.command(1, Command::Get { size_max: 8 });
+        alone.command(1, Command::GetElement { size_max: 8 });
         let [Message::Find { search, .. }] = messages(&alone.shard.take_outputs(), 0)[..] else {
             panic!("a question")
         };

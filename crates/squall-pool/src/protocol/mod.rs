@@ -56,6 +56,37 @@
 //!
 //! Source: Wentzlaff, *dPool*, 2012, §4 (DP-01 to DP-17). The two waves are those of Mattern, *Algorithms
 //! for distributed termination detection*, 1987. Our own: the marks, and transfers that survive deaths.
+//!
+//! # Example
+//! ```
+//! use squall::fleet::pool::protocol::{Attributes, Command, Completion, MemberId, OpId, Output, Shard, View};
+//!
+//! /// Carries frames until all shards rest. Returns the results.
+//! fn rest(shards: &mut [Shard; 2]) -> Vec<(OpId, Completion)> {
+//!     let mut results = Vec::new();
+//!     for round in 0..40 {
+//!         let (at, from) = (round % 2, MemberId(round as u64 % 2));
+//!         for output in shards[at].take_outputs() {
+//!             match output {
+//!                 // A real driver sends the frame to the member `to`. It may be lost.
+//!                 Output::Send { frame, .. } => shards[1 - at].receive(0, from, &frame),
+//!                 Output::Completed { op, result } => results.push((op, result)),
+//!                 _ => {}
+//!             }
+//!         }
+//!     }
+//!     results
+//! }
+//!
+//! let mut shards = [0, 1].map(|id| Shard::new(MemberId(id), 0, Attributes::default()));
+//! let view = View { epoch: 1, members: vec![MemberId(0), MemberId(1)] };
+//! shards.iter_mut().for_each(|shard| shard.install(0, &view));
+//! rest(&mut shards);
+//!
+//! shards[0].command(0, OpId(1), Command::AddElement(b"page 7".to_vec()));
+//! shards[1].command(0, OpId(2), Command::GetElement { size_max: 100 });
+//! assert!(rest(&mut shards).contains(&(OpId(2), Completion::Got(b"page 7".to_vec()))));
+//! ```
 
 mod attributes;
 mod balance;
@@ -112,9 +143,9 @@ pub struct View {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Adds an element.
-    Add(Element),
+    AddElement(Element),
     /// Takes an element of at most so many bytes.
-    Get {
+    GetElement {
         /// The most bytes.
         size_max: usize,
     },
@@ -199,4 +230,19 @@ pub struct Counts {
     pub background_transfers: u64,
     /// Operations that began.
     pub operations: u64,
+}
+
+impl Counts {
+    /// Returns the sums.
+    #[must_use]
+    pub fn plus(self, other: Counts) -> Counts {
+        Counts {
+            messages: self.messages + other.messages,
+            frames: self.frames + other.frames,
+            demanded: self.demanded + other.demanded,
+            demand_transfers: self.demand_transfers + other.demand_transfers,
+            background_transfers: self.background_transfers + other.background_transfers,
+            operations: self.operations + other.operations,
+        }
+    }
 }

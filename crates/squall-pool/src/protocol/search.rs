@@ -107,6 +107,13 @@ impl Shard {
         self.serve();
     }
 
+    /// Ends a get that waits, without a completion. Elements that were asked for it come into the store.
+    /// Returns false if the operation does not wait.
+    pub fn cancel(&mut self, op: OpId) -> bool {
+        let place = self.waiting.iter().position(|wait| wait.op == op);
+        place.and_then(|place| self.waiting.remove(place)).is_some()
+    }
+
     pub(super) fn size(&mut self, op: OpId) {
         let open: BTreeSet<MemberId> = self.peers().into_iter().collect();
         let id = self.new_id();

@@ -34,12 +34,12 @@ pub(super) enum Phase {
 ///
 /// # Example
 /// ```
-/// use squall_pool::protocol::{Attributes, Command, Completion, MemberId, OpId, Output, Shard, View};
+/// use squall::fleet::pool::protocol::{Attributes, Command, Completion, MemberId, OpId, Output, Shard, View};
 ///
 /// let mut shard = Shard::new(MemberId(1), 0, Attributes::default());
 /// shard.install(0, &View { epoch: 1, members: vec![MemberId(1)] });
-/// shard.command(0, OpId(1), Command::Add(b"seven".to_vec()));
-/// shard.command(0, OpId(2), Command::Get { size_max: 100 });
+/// shard.command(0, OpId(1), Command::AddElement(b"seven".to_vec()));
+/// shard.command(0, OpId(2), Command::GetElement { size_max: 100 });
 /// let got = Output::Completed { op: OpId(2), result: Completion::Got(b"seven".to_vec()) };
 /// assert!(shard.take_outputs().contains(&got));
 /// ```
@@ -174,6 +174,25 @@ impl Shard {
         self.phase == Phase::Ready
     }
 
+    /// Returns whether the shard has begun to leave, or was removed. It then serves no commands.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Draining | Phase::Leaving | Phase::Removed)
+    }
+
+    /// Returns the epoch of the last view.
+    pub fn epoch(&self) -> u64 {
+        self.view.epoch
+    }
+
+    /// Takes the elements that this shard alone has: those of its store, and those of adds that wait, with
+    /// their operations. For a driver that finds its member removed by the group: it may add them to the pool
+    /// again. The operations get no completion.
+    pub fn salvage(&mut self) -> Vec<(Option<OpId>, Element)> {
+        let stored = std::mem::take(&mut self.store).into_iter().map(|element| (None, element));
+        let waiting = std::mem::take(&mut self.marking).into_iter().map(|(op, element)| (Some(op), element));
+        stored.chain(waiting).collect()
+    }
+
     /// Returns the time of the next [`tick`](Shard::tick) that does something.
     pub fn wake_at(&self) -> Option<Time> {
         let channels = self.channels.values().filter_map(Channel::wake_at);
@@ -188,11 +207,11 @@ impl Shard {
             return self.complete(op, Completion::Closed);
         }
         match command {
-            Command::Add(element) if element.len() > ELEMENT_BYTES_MAX => {
+            Command::AddElement(element) if element.len() > ELEMENT_BYTES_MAX => {
                 self.complete(op, Completion::NotAdded)
             }
-            Command::Add(element) => self.add(op, element),
-            Command::Get { size_max } => self.get(op, size_max),
+            Command::AddElement(element) => self.add(op, element),
+            Command::GetElement { size_max } => self.get(op, size_max),
             Command::Size => self.size(op),
             Command::Shutdown => self.begin_shutdown(op),
         }

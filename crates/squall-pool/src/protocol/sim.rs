@@ -213,8 +213,8 @@ impl World {
         let op = OpId(self.next_op);
         self.next_op += 1;
         match &command {
-            Command::Add(element) => _ = self.adds_open.insert(op, (node, token(element))),
-            Command::Get { .. } => _ = self.gets_open.insert(op, Get { node, began: self.step }),
+            Command::AddElement(element) => _ = self.adds_open.insert(op, (node, token(element))),
+            Command::GetElement { .. } => _ = self.gets_open.insert(op, Get { node, began: self.step }),
             _ => _ = self.others_open.insert(op, node),
         }
         if self.traced {
@@ -264,7 +264,7 @@ impl World {
             }
             _ if self.random.below(1000) < self.gets => {
                 let size_max = if self.random.below(12) == 0 { 9 } else { 100 };
-                self.command(one, Command::Get { size_max });
+                self.command(one, Command::GetElement { size_max });
             }
             _ => {
                 // One member in two adds more than the others.
@@ -273,7 +273,7 @@ impl World {
                 let mut element = token.to_le_bytes().to_vec();
                 element.resize(bytes, 0);
                 let node = if self.random.below(2) == 0 { living[0] } else { one };
-                self.command(node, Command::Add(element));
+                self.command(node, Command::AddElement(element));
             }
         }
     }
