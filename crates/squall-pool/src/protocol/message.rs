@@ -149,6 +149,19 @@ impl Message {
     }
 }
 
+/// Returns whether a frame only acknowledges others. Such frames are not in
+/// [`Counts::messages`](super::Counts::messages).
+///
+/// # Example
+/// ```
+/// use squall_pool::protocol::is_acknowledgement;
+///
+/// assert!(!is_acknowledgement(b"no frame"));
+/// ```
+pub fn is_acknowledgement(frame: &[u8]) -> bool {
+    Frame::decode(frame).is_some_and(|frame| frame.message.is_none())
+}
+
 /// A frame. Number 0 has no message, and only acknowledges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Frame {

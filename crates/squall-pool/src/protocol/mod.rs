@@ -106,6 +106,7 @@ mod sim;
 mod twins;
 
 pub use attributes::{Attributes, Strategy};
+pub use message::is_acknowledgement;
 pub use shard::Shard;
 
 use serde::{Deserialize, Serialize};
