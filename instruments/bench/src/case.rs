@@ -60,6 +60,10 @@ pub struct Variant {
     pub(crate) threads_per_processor: Option<usize>,
     /// Whether a quick run leaves the variant out unless it is asked for by name.
     pub(crate) thorough: bool,
+    /// Whether every run leaves the variant out unless it is asked for by name.
+    pub(crate) on_request: bool,
+    /// The noun for one of the threads, in text. Simulated clients are no threads.
+    pub(crate) threads_are: &'static str,
 }
 
 impl Variant {
@@ -89,6 +93,8 @@ pub(crate) const PLAIN: Variant = Variant {
     threads: None,
     threads_per_processor: None,
     thorough: false,
+    on_request: false,
+    threads_are: "thread",
 };
 
 /// Conversion of time into nanoseconds per operation.

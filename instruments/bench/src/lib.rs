@@ -51,6 +51,7 @@ mod uncounted;
 mod work;
 
 pub mod env;
+pub mod pool;
 
 pub use case::{Case, Missing, Role, Variant};
 pub use cases::browse::browsed_program;

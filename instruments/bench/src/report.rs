@@ -128,6 +128,9 @@ fn round(value: f64) -> f64 {
 /// Stands between the name of a histogram and the upper bound of a bin, in the name of a metric.
 pub(crate) const HISTOGRAM: &str = "_hist_us_lt_";
 
+/// Stands between the row and the column of a cell, in the name of a metric. Such metrics are one table.
+pub(crate) const CELL: char = '/';
+
 /// Text for people.
 #[derive(Debug)]
 pub struct Text;
@@ -145,9 +148,9 @@ impl Text {
     /// Prints one table: subjects by their medians, fastest first, then the metrics.
     pub fn table(table: &Table) -> String {
         let mut text = String::new();
-        let plural = if table.threads == 1 { "" } else { "s" };
+        let (noun, plural) = (table.variant.threads_are, if table.threads == 1 { "" } else { "s" });
         let place = if table.subjects.is_empty() || table.pinned { "" } else { ", not pinned" };
-        let _ = writeln!(text, "  {} thread{plural}{place}", table.threads);
+        let _ = writeln!(text, "  {} {noun}{plural}{place}", table.threads);
         let ours: Vec<&SubjectResult> = table.subjects.iter().filter(|s| s.role == Role::Ours).collect();
         let mut subjects: Vec<&SubjectResult> = table.subjects.iter().collect();
         subjects.sort_by(|a, b| median(&a.ns).total_cmp(&median(&b.ns)));
@@ -175,8 +178,13 @@ impl Text {
             let _ = writeln!(text, "    {ratio:<40} {value:>14.3}{space}{best}");
         }
         let (mut histogram, mut histograms) = (String::new(), String::new());
+        let mut grid = Grid::default();
         for row in rows(table) {
             let Row::Metric { metric, value, .. } = row else { continue };
+            if let Some((row, column)) = metric.rsplit_once(CELL) {
+                grid.add(row, column, digits(value));
+                continue;
+            }
             match metric.split_once(HISTOGRAM) {
                 // A histogram takes one line.
                 Some((name, below)) => {
@@ -192,7 +200,7 @@ impl Text {
                 }
             }
         }
-        text + &histograms
+        text + &grid.text() + &histograms
     }
 
     /// Warns about foreign load, if any was seen.
@@ -211,6 +219,50 @@ impl Text {
             "warning: {}{variant}, {} threads: other load ran on this machine in {} of {} rounds; {what}",
             table.case.name, table.threads, table.disturbed, table.rounds
         ))
+    }
+}
+
+/// Metrics that are the cells of one table.
+#[derive(Default)]
+struct Grid {
+    columns: Vec<String>,
+    rows: Vec<(String, Vec<(usize, String)>)>,
+}
+
+impl Grid {
+    fn add(&mut self, row: &str, column: &str, value: String) {
+        let known = self.columns.iter().position(|known| known == column);
+        let at = known.unwrap_or_else(|| {
+            self.columns.push(column.to_owned());
+            self.columns.len() - 1
+        });
+        match self.rows.last_mut().filter(|(known, _)| known == row) {
+            Some((_, cells)) => cells.push((at, value)),
+            None => self.rows.push((row.to_owned(), vec![(at, value)])),
+        }
+    }
+
+    /// One line for each row, below the names of the columns.
+    fn text(&self) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
+        let widths: Vec<usize> = self.columns.iter().map(|column| column.len().max(10) + 2).collect();
+        let first = self.rows.iter().map(|(row, _)| row.len()).max().unwrap_or(0);
+        let mut text = format!("    {:first$}", "");
+        for (column, width) in self.columns.iter().zip(&widths) {
+            let _ = write!(text, "{column:>width$}");
+        }
+        text.push('\n');
+        for (row, cells) in &self.rows {
+            let _ = write!(text, "    {row:<first$}");
+            for (at, width) in widths.iter().enumerate() {
+                let cell = cells.iter().find(|(cell, _)| *cell == at).map_or("", |(_, value)| value);
+                let _ = write!(text, "{cell:>width$}");
+            }
+            text.push('\n');
+        }
+        text
     }
 }
 
@@ -291,6 +343,23 @@ mod tests {
             r#"{"case":"rcu-wait","variant":"busy-reader","metric":"idle_wakeups","threads":2,"value":0.0}"#
         );
         assert_eq!(lines.len(), 11);
+    }
+
+    #[test]
+    fn cells_of_a_table_take_a_line_per_row() {
+        let cells = [("push/2/messages", 12.0), ("push/2/gets", 3.5), ("pull/16/gets", 1.0)];
+        let metrics = cells.map(|(name, value)| (name.to_owned(), value)).to_vec();
+        let text = Text::table(&Table { subjects: Vec::new(), ratios: Vec::new(), metrics, ..table() });
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "  2 threads",
+                "               messages        gets",
+                "    push/2           12        3.50",
+                "    pull/16                       1",
+            ]
+        );
     }
 
     #[test]

@@ -49,11 +49,32 @@ fn list_names_the_cases_one_on_a_line() {
         "object-pool",
         "id-pool",
         "page-pool",
+        "pool",
         "call-process",
         "call-counter",
     ] {
         assert!(names.contains(&case), "{case} is not in {names:?}");
     }
+}
+
+/// A row and a column are parts of a metric's name. Without `--json` they are one table.
+#[test]
+fn the_pool_over_messages_prints_a_row_for_each_strategy_and_number_of_servers() {
+    let args = ["bench", "pool", "--variant", "find", "--quick"];
+    let output = squall(&[&args[..], &["--json"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let rows = objects(&output);
+    let value = |metric: &str| {
+        let row = rows.iter().find(|row| row["metric"] == metric);
+        row.unwrap_or_else(|| panic!("no row {metric}"))["value"].as_f64()
+    };
+    assert_eq!(value("estimated-push/16/worst_get"), Some(30.0));
+    assert_eq!(value("directory/16/worst_get"), Some(4.0));
+    assert_eq!((value("directory/8/empty_get"), value("bulk/2/join")), (Some(2.0), Some(2.0)));
+    assert!(rows.iter().all(|row| row["case"] == "pool" && row["variant"] == "find"), "{rows:?}");
+    let text = stdout(&squall(&args));
+    let line = text.lines().find(|line| line.trim_start().starts_with("directory/16 ")).unwrap_or_default();
+    assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["directory/16", "4", "2", "2"], "{text}");
 }
 
 #[test]

@@ -27,6 +27,7 @@ pub(crate) mod net;
 mod object_memory;
 mod object_pool;
 mod percpu;
+mod pool;
 pub(crate) mod rcu_idle;
 mod rcu_read;
 pub(crate) mod rcu_retire;
@@ -63,6 +64,7 @@ static CASES: &[&Case] = &[
     &bag::BAG,
     &bag::ASYM,
     &object_pool::CASE,
+    &pool::CASE,
     &taking::IDS,
     &taking::PAGES,
     &cell::CASE,

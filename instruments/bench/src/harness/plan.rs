@@ -52,7 +52,8 @@ impl Plan {
     /// The variants of `case` under this plan; an error if the requested one does not exist.
     pub fn variants(&self, case: &'static Case) -> Result<Vec<&'static Variant>, RunError> {
         let Some(wanted) = &self.variant else {
-            return Ok(case.variants.iter().filter(|v| !(self.quick && v.thorough)).collect());
+            let left_out = |v: &&Variant| v.on_request || self.quick && v.thorough;
+            return Ok(case.variants.iter().filter(|v| !left_out(v)).collect());
         };
         let found: Vec<_> = case.variants.iter().filter(|v| v.name == wanted).collect();
         if found.is_empty() {

@@ -1,8 +1,8 @@
 //! EX-D3: the pool in one server (fos, figures 6-8 to 6-12).
 
+use squall_bench::pool::Load;
 use squall_parts::bag::Strategy;
 
-use super::load::Load;
 use super::{PLANTED, clients, curves, method, run, servers_name};
 use crate::{Axis, Experiment, Found, Lab, Means, Missing, Paper, Plot, Series, Verdict};
 

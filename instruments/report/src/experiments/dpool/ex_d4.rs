@@ -1,8 +1,8 @@
 //! EX-D4: the pool spread over servers, one element at a time (fos, figures 6-13 to 6-16).
 
+use squall_bench::pool::Load;
 use squall_parts::bag::Strategy;
 
-use super::load::Load;
 use super::{PLANTED, SERVERS, at, clients, curves, method, run, servers_name};
 use crate::{Experiment, Found, Lab, Means, Missing, Paper, Plot, Verdict};
 

@@ -1,8 +1,8 @@
 //! EX-D5: bulk transfers (fos, figures 6-17 to 6-20).
 
+use squall_bench::pool::Load;
 use squall_parts::bag::Strategy;
 
-use super::load::Load;
 use super::{PLANTED, at, clients, curves, method, run, servers_name};
 use crate::{Experiment, Found, Lab, Means, Missing, Paper, Plot, Verdict};
 

@@ -1,8 +1,8 @@
 //! EX-D6: idle servers pull (fos, figures 6-21 to 6-24).
 
+use squall_bench::pool::Load;
 use squall_parts::bag::Strategy;
 
-use super::load::Load;
 use super::{PLANTED, at, clients, curves, method, run};
 use crate::{Experiment, Found, Lab, Means, Missing, Paper, Plot, Verdict};
 

@@ -1,8 +1,8 @@
 //! EX-D7: idle servers push (fos, figures 6-25 to 6-28).
 
+use squall_bench::pool::Load;
 use squall_parts::bag::Strategy;
 
-use super::load::Load;
 use super::{PLANTED, at, clients, curves, method, run, servers_name};
 use crate::{Experiment, Found, Lab, Means, Missing, Paper, Plot, Verdict};
 

@@ -1,8 +1,8 @@
 //! EX-D8: idle servers push to servers with few elements (fos, figures 6-29 to 6-32).
 
+use squall_bench::pool::Load;
 use squall_parts::bag::Strategy;
 
-use super::load::Load;
 use super::{PLANTED, SERVERS, clients, curves, method, run, servers_name};
 use crate::{Experiment, Found, Lab, Missing, Paper, Plot, Verdict};
 

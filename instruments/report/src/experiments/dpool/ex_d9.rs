@@ -1,8 +1,8 @@
 //! EX-D9: the six strategies compared (fos, §6.3.7), and a seventh of Squall.
 
+use squall_bench::pool::Load;
 use squall_parts::bag::Strategy;
 
-use super::load::Load;
 use super::{method, run, step};
 use crate::{Experiment, Found, Lab, Means, Missing, Paper, Verdict};
 

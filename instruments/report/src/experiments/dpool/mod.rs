@@ -13,7 +13,6 @@ mod ex_d6;
 mod ex_d7;
 mod ex_d8;
 mod ex_d9;
-mod load;
 mod step;
 
 pub(super) use ex_d3::EX_D3;
@@ -27,7 +26,7 @@ pub(super) use ex_d9::EX_D9;
 use squall_parts::bag::Strategy;
 
 use crate::{Axis, Lab, Means, Plot, Series};
-use load::Load;
+use squall_bench::pool::Load;
 use step::Tally;
 
 /// The numbers of servers of the thesis.

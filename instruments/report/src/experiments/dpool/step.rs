@@ -1,8 +1,7 @@
 //! One run of a load: one thread steps the clients of a bag in a fixed order.
 
+use squall_bench::pool::{Load, Size};
 use squall_parts::bag::{Bag, Strategy};
-
-use super::load::Load;
 
 /// Idle events of a server in a round in which no request reaches it.
 const IDLE_EVENTS: u64 = 100;
@@ -73,7 +72,7 @@ impl Servers {
         bag.attributes().set_leave_after(0);
         bag.attributes().set_hoard(usize::MAX);
         make_shards(&bag, servers);
-        bag.client(0).put_batch(0..Load::pages(servers) as u32);
+        bag.client(0).put_batch(0..Size::Thesis.pages(servers) as u32);
         Servers { bag, served: vec![0; servers], idle: vec![0; servers] }
     }
 
@@ -114,7 +113,7 @@ pub(super) fn run(strategy: Strategy, load: Load, servers: usize, clients: usize
     let mut it = Servers::new(strategy, servers);
     (0..servers).for_each(|_| it.end_round());
     let (mut tally, mut elsewhere) = (Tally::default(), 0);
-    for mut left in load.phases(servers, clients) {
+    for mut left in load.phases(Size::Thesis, servers, clients) {
         let mut taken = vec![0; servers];
         while left.iter().any(|left| *left > 0) {
             for (client, left) in left.iter_mut().enumerate().filter(|(_, left)| **left > 0) {

@@ -1,15 +1,10 @@
 //! The four loads of the thesis (fos, §6.2).
 
-/// Pages per server.
-const PAGES: u64 = 65_536;
-/// Pages per server and client that the uniform load leaves.
-const LEFT_UNIFORM: u64 = 1024;
-/// Pages per client that the other loads leave.
-const LEFT: f64 = 256.0;
+use super::Size;
 
-/// A load.
+/// A load: the number of pages that each client takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Load {
+pub enum Load {
     /// All clients take equally many pages.
     Uniform,
     /// From 20 to 180 % of an even share, growing from client to client.
@@ -21,9 +16,12 @@ pub(super) enum Load {
 }
 
 impl Load {
-    pub(super) const ALL: [Load; 4] = [Load::Uniform, Load::Triangle, Load::Bimodal, Load::TwoPhase];
+    /// All four, in the order of the thesis.
+    pub const ALL: [Load; 4] = [Load::Uniform, Load::Triangle, Load::Bimodal, Load::TwoPhase];
 
-    pub(super) fn name(self) -> &'static str {
+    /// Name for rows and titles.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Load::Uniform => "uniform",
             Load::Triangle => "triangle",
@@ -32,15 +30,11 @@ impl Load {
         }
     }
 
-    /// The pages of the pool.
-    pub(super) fn pages(servers: usize) -> u64 {
-        PAGES * servers as u64
-    }
-
     /// The number of pages that each client takes, in each phase. All pages are given back after a phase.
-    pub(super) fn phases(self, servers: usize, clients: usize) -> Vec<Vec<u64>> {
-        let share = Load::pages(servers) as f64 / clients as f64;
-        let of_share = |part: f64| (share * part - LEFT).max(0.0) as u64;
+    #[must_use]
+    pub fn phases(self, size: Size, servers: usize, clients: usize) -> Vec<Vec<u64>> {
+        let share = size.pages(servers) as f64 / clients as f64;
+        let of_share = |part: f64| (share * part - size.left() as f64).max(0.0) as u64;
         let bimodal = |heavy: usize| {
             // With an odd number of clients, the second phase has one heavy client too many.
             let heavies = (0..clients).filter(|client| client % 2 == heavy).count().max(1);
@@ -51,7 +45,7 @@ impl Load {
         };
         match self {
             Load::Uniform => {
-                let each = (share as u64).saturating_sub(LEFT_UNIFORM * servers as u64);
+                let each = (share as u64).saturating_sub(size.left_uniform() * servers as u64);
                 vec![vec![each; clients]]
             }
             Load::Triangle if clients == 1 => vec![vec![of_share(1.0)]],
@@ -71,20 +65,20 @@ mod tests {
 
     #[test]
     fn no_load_drains_the_pool() {
-        for load in Load::ALL {
+        for (size, load) in Size::ALL.into_iter().flat_map(|size| Load::ALL.map(|load| (size, load))) {
             for (servers, clients) in [1, 2, 4, 8, 16].into_iter().flat_map(|s| (1..=24).map(move |c| (s, c)))
             {
-                for phase in load.phases(servers, clients) {
+                for phase in load.phases(size, servers, clients) {
                     let taken: u64 = phase.iter().sum();
-                    assert!(taken < Load::pages(servers), "{load:?} {servers} {clients}");
-                    assert!(taken > 0 && phase.len() == clients, "{load:?} {servers} {clients}");
+                    assert!(taken < size.pages(servers), "{size:?} {load:?} {servers} {clients}");
+                    assert!(taken > 0 && phase.len() == clients, "{size:?} {load:?} {servers} {clients}");
                 }
             }
         }
-        assert_eq!(Load::Uniform.phases(2, 4), [[32_768 - 2048; 4]]);
-        let triangle = &Load::Triangle.phases(1, 5)[0];
+        assert_eq!(Load::Uniform.phases(Size::Thesis, 2, 4), [[32_768 - 2048; 4]]);
+        let triangle = &Load::Triangle.phases(Size::Thesis, 1, 5)[0];
         assert_eq!((triangle[0], triangle[4]), (2365, 23_336));
-        let two = Load::TwoPhase.phases(1, 2);
+        let two = Load::TwoPhase.phases(Size::Thesis, 1, 2);
         assert_eq!((two[0][0], two[1][1]), (two[0][0], two[0][0]));
     }
 }
