@@ -8,8 +8,8 @@
 //! - I1. A server handles requests of clients, frames of other servers and its own timeouts in the order of
 //!   their arrival, each for [`SERVICE_NS`]. Its answers leave at the end of that time. A frame that only
 //!   acknowledges takes [`ACK_NS`].
-//! - I2. A server without inputs has an idle event every [`IDLE_EVENT_NS`], as a scheduler that polls. An idle
-//!   act that sends frames takes [`SERVICE_NS`], and only then the server handles its next input.
+//! - I2. A server without inputs has an idle event every [`IDLE_EVENT_NS`], as a scheduler that polls. An
+//!   idle act that sends frames takes [`SERVICE_NS`], and only then the server handles its next input.
 //! - I3. Each page is at one place: a page that is given out twice ends the run with a panic.
 //! - I4. Counts are those of the phases in which clients take pages. Filling the pool, the time before the
 //!   clients begin, and giving pages back between two phases are left out.
@@ -92,7 +92,7 @@ impl Placement {
 /// The numbers of pages, and the constants of the strategies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// Those of the thesis: 65,536 pages per server.
+    /// The sizes of the thesis: 65,536 pages per server.
     Thesis,
     /// A tenth of all of them but the 50 elements of a transfer, for a quick run.
     Tenth,
