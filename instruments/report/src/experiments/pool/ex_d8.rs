@@ -24,9 +24,9 @@ pub(in crate::experiments) static EX_D8: Experiment = Experiment {
          occur. There 16 servers are faster than 8, by more than the 5 % of the thesis. Estimates go through the first \
          server, which is a linear number of messages. The thesis counts a quadratic one."
     ),
-    agrees_if: "under the uniform load with 8 to 16 clients, no get of 8 servers waits for a transfer, and with 8 clients and 16 \
-                servers some do; the best rates grow from 1 to 8 servers; and 16 servers are slower than 8 with 8 clients, by at \
-                most 5 %, and faster with 16.",
+    agrees_if: "under the uniform load with 8 to 16 clients, fewer than 1 of 10,000 gets of 8 servers wait for a transfer, and with 8 \
+                clients and 16 servers at least 1 of 1000; the best rates grow from 1 to 8 servers; and 16 servers are slower \
+                than 8 with 8 clients, by at most 5 %, and faster with 16.",
     command: "squall report EX-D8-messages",
     seconds: (4, 100),
     run: |lab| {
@@ -86,5 +86,5 @@ fn verdict(found: &Found) -> Verdict {
     );
     let peaks = rates[..4].windows(2).all(|pair| pair[0] < pair[1]);
     let crossing = few[1] < few[0] && few[1] > 0.95 * few[0] && equal[1] > equal[0];
-    Verdict::of(eight == 0.0 && sixteen > 0.0 && peaks && crossing, why)
+    Verdict::of(eight < 0.1 && sixteen >= 1.0 && peaks && crossing, why)
 }

@@ -37,7 +37,9 @@ fn ex_d4_and_d5_single_elements_do_not_scale_and_bulk_transfers_do() {
     assert!(single[1].rate < central.rate, "{single:?} {central:?}");
     let bulk = [2, 4].map(|servers| values(Strategy::BulkTransfer, Load::Uniform, servers, 8));
     assert!(bulk[0].demand * 10.0 < single[0].demand && bulk[1].demand * 10.0 < single[1].demand, "{bulk:?}");
-    assert!(single[1].rate < bulk[0].rate && bulk[0].rate < bulk[1].rate, "{single:?} {bulk:?}");
+    assert!(bulk[0].rate < bulk[1].rate, "{bulk:?}");
+    // The last two of the ranking.
+    assert!(central.rate < 0.5 * bulk[1].rate && single[1].rate < 0.5 * bulk[1].rate, "{central:?} {bulk:?}");
 }
 
 /// A pull spares waits, but neither messages nor transfers.
@@ -76,10 +78,6 @@ fn ex_d7_and_d9_the_strategies_rank_alike_under_all_loads() {
         // The seventh strategy is the sixth one here.
         assert!(directory.demand <= estimated.demand, "{load:?} {directory:?} {estimated:?}");
         assert!(directory.rate > 0.99 * estimated.rate, "{load:?} {directory:?} {estimated:?}");
-    }
-    for strategy in [Strategy::Centralized, Strategy::Distributed] {
-        let last = values(strategy, Load::Uniform, 4, 8);
-        assert!(last.rate < 0.5 * values(Strategy::BulkTransfer, Load::Uniform, 4, 8).rate, "{last:?}");
     }
 }
 
