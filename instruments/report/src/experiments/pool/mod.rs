@@ -5,8 +5,8 @@
 //!
 //! - I1. Messages and transfers are exact counts. Rates follow from them and the constants of the
 //!   simulation.
-//! - I2. Each experiment computes its figures by one function from the values of runs. Planted data go through
-//!   it too.
+//! - I2. Each experiment computes its figures by one function from the values of runs. Planted data go
+//!   through it too.
 //!
 //! Not here: EX-D2, the kernel's own allocator. It needs processes that touch real pages.
 
