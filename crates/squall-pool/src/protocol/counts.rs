@@ -1,6 +1,9 @@
 //! Exact numbers of messages, on a network that loses no frame and delivers in turn.
 
-use super::{Attributes, Command, Completion, Counts, MemberId, OpId, Output, Shard, Strategy, View};
+use super::{
+    Attributes, Command, Completion, Counts, MemberId, OpId, Output, Shard, Strategy, View,
+    is_acknowledgement,
+};
 use std::collections::VecDeque;
 
 /// A pool of members that all know the one view.
@@ -9,11 +12,13 @@ struct Pool {
     now: u64,
     next_op: u64,
     completed: Vec<(OpId, Completion)>,
+    acknowledgements: u64,
 }
 
 impl Pool {
     fn new(members: usize, attributes: &Attributes) -> Pool {
-        let mut pool = Pool { shards: Vec::new(), now: 0, next_op: 1, completed: Vec::new() };
+        let mut pool =
+            Pool { shards: Vec::new(), now: 0, next_op: 1, completed: Vec::new(), acknowledgements: 0 };
         for _ in 0..members {
             pool.join(attributes);
         }
@@ -36,7 +41,10 @@ impl Pool {
             for (from, shard) in self.shards.iter_mut().enumerate() {
                 for output in shard.take_outputs() {
                     match output {
-                        Output::Send { to, frame } => frames.push_back((from, to.0 as usize, frame)),
+                        Output::Send { to, frame } => {
+                            self.acknowledgements += u64::from(is_acknowledgement(&frame));
+                            frames.push_back((from, to.0 as usize, frame));
+                        }
                         Output::Completed { op, result } => self.completed.push((op, result)),
                         _ => {}
                     }
@@ -110,6 +118,19 @@ fn dp_12_to_17_each_strategy_finds_the_only_element_and_then_none() {
             assert!(matches!(pool.get(from), Completion::Got(_)), "{strategy:?} {to} {from}");
             assert_eq!(pool.get(to), Completion::Empty, "{strategy:?} {to} {from}");
         }
+    }
+}
+
+/// On a network that loses no frame.
+#[test]
+fn each_frame_has_a_message_or_only_acknowledges() {
+    for strategy in Strategy::ALL {
+        let mut pool = Pool::new(3, &Attributes::new(strategy));
+        pool.add(0);
+        assert!(matches!(pool.get(2), Completion::Got(_)));
+        let counts = pool.counts();
+        assert!(pool.acknowledgements > 0, "{strategy:?}");
+        assert_eq!(counts.frames, counts.messages + pool.acknowledgements, "{strategy:?}");
     }
 }
 
