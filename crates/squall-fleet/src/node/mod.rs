@@ -541,6 +541,9 @@ impl Node {
 
     /// Calls a service, and blocks until its result is there. The call runs at most once.
     ///
+    /// A node has at most 64 calls of one service or shard on their way. A further one waits until one of
+    /// them ends, at most for its limit.
+    ///
     /// # Errors
     /// [`CallLost`], which tells whether the call may have run.
     pub fn call(&self, name: &Name, method: u64, body: &[u8], limit: Duration) -> Result<Vec<u8>, CallLost> {

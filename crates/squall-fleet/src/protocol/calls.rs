@@ -19,7 +19,7 @@ use super::directory::Entry;
 use super::frame::Body;
 use super::guard::Guard;
 use super::name::{Name, NameAlias};
-use super::{LARGEST_BODY, NodeId, Random, Time, WINDOW};
+use super::{LARGEST_BODY, NodeId, OPEN_MAX, Random, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The first wait for an answer. Each further one is twice as long, up to `RETRY_MAX`.
@@ -89,17 +89,21 @@ struct ClientSession {
     /// The last question for a number.
     asked: Option<Asked>,
     next: u64,
-    /// Calls without a result.
-    open: BTreeSet<u64>,
     used_at: Time,
 }
 
-impl ClientSession {
-    /// Returns the lowest number without a result, and the open numbers from there on, as bits.
-    fn low_and_open(&self) -> (u64, u64) {
-        let low = self.open.first().copied().unwrap_or(self.next);
-        let window = self.open.range(low..low + WINDOW);
-        (low, window.fold(0, |bits, number| bits | 1 << (number - low)))
+/// The calls without a result, by their session and number.
+#[derive(Debug, Default)]
+struct OpenCalls(BTreeMap<(u64, u64), CallId>);
+
+impl OpenCalls {
+    /// Returns the numbers of a session.
+    fn numbers(&self, session: u64) -> impl Iterator<Item = u64> {
+        self.0.range((session, 0)..=(session, u64::MAX)).map(|((_, number), _)| *number)
+    }
+
+    fn uses(&self, session: u64) -> bool {
+        self.numbers(session).next().is_some()
     }
 }
 
@@ -107,7 +111,7 @@ impl ClientSession {
 pub(crate) struct Client {
     random: Random,
     calls: BTreeMap<CallId, Call>,
-    by_session: BTreeMap<(u64, u64), CallId>,
+    open: OpenCalls,
     timers: BTreeSet<(Time, CallId)>,
     sessions: BTreeMap<Key, ClientSession>,
     /// The service of a name with several, for services with state.
@@ -122,7 +126,7 @@ impl Client {
         Client {
             random,
             calls: BTreeMap::new(),
-            by_session: BTreeMap::new(),
+            open: OpenCalls::default(),
             timers: BTreeSet::new(),
             sessions: BTreeMap::new(),
             chosen: BTreeMap::new(),
@@ -161,8 +165,8 @@ impl Client {
     ) -> CallId {
         self.last += 1;
         if self.sessions.len() > KEPT {
-            self.sessions
-                .retain(|_, session| !session.open.is_empty() || now <= session.used_at + SESSION_IDLE);
+            let is_used = |id: Option<u64>| id.is_some_and(|id| self.open.uses(id));
+            self.sessions.retain(|_, session| is_used(session.id) || now <= session.used_at + SESSION_IDLE);
         }
         if self.chosen.len() > KEPT {
             self.chosen.clear();
@@ -206,12 +210,7 @@ impl Client {
     }
 
     fn forget_attempts(&mut self, sent: Sent) {
-        self.by_session.remove(&(sent.session, sent.number));
-        if let Some(session) = self.sessions.get_mut(&sent.key)
-            && session.id == Some(sent.session)
-        {
-            session.open.remove(&sent.number);
-        }
+        self.open.0.remove(&(sent.session, sent.number));
     }
 
     /// Ends all calls, of a node that closes.
@@ -335,7 +334,7 @@ impl Client {
         let Some(call) = self.calls.get_mut(&id) else { return false };
         let session = self.sessions.entry(key).or_default();
         // The server may forget a session without calls.
-        if session.open.is_empty() && now > session.used_at + SESSION_IDLE {
+        if now > session.used_at + SESSION_IDLE && !session.id.is_some_and(|id| self.open.uses(id)) {
             *session = ClientSession::default();
         }
         session.used_at = now;
@@ -362,36 +361,30 @@ impl Client {
         let sent = match call.sent {
             Some(sent) => Sent { node, attempts: sent.attempts + 1, ..sent },
             None => {
-                // The server refuses a number so far above the oldest open one.
-                if session.next >= session.low_and_open().0 + WINDOW {
+                // The server drops the frame of a client with more.
+                if self.open.numbers(session_id).count() >= OPEN_MAX {
                     self.wait(id, now + PAUSE);
                     return false;
                 }
                 let number = session.next;
                 session.next += 1;
-                session.open.insert(number);
                 call.retry = RETRY;
                 Sent { key, session: session_id, number, node, attempts: 1 }
             }
         };
         call.sent = Some(sent);
-        let (low, open) = match sent.session == session_id {
-            true => session.low_and_open(),
-            // The session was lost, and only the server's answer to this call can tell its fate.
-            false => (0, u64::MAX),
-        };
+        // The call may be of a session that was lost. Only the server's answer can tell its fate then.
+        self.open.0.insert((sent.session, sent.number), id);
         let body = Body::Call {
             key,
             session: sent.session,
             number: sent.number,
-            low,
-            open,
+            open: self.open.numbers(sent.session).collect(),
             method: call.method,
             body: call.body.clone(),
         };
         let until = now + call.retry;
         call.retry = (call.retry * 2).min(RETRY_MAX);
-        self.by_session.insert((sent.session, sent.number), id);
         self.out.push((node, body));
         self.wait(id, until);
         false
@@ -435,7 +428,7 @@ impl Client {
     pub(crate) fn release(&mut self, key: Key, id: u64) -> bool {
         let session = self.sessions.get(&key);
         let opens = session.is_some_and(|session| session.id.is_none() && session.nonce != 0);
-        if opens || self.by_session.range((id, 0)..=(id, u64::MAX)).next().is_some() {
+        if opens || self.open.uses(id) {
             return false;
         }
         if session.is_some_and(|session| session.id == Some(id)) {
@@ -453,7 +446,7 @@ impl Client {
         answer: Answer,
         lookup: &mut dyn Lookup,
     ) {
-        let Some(id) = self.by_session.get(&(session, number)).copied() else { return };
+        let Some(id) = self.open.0.get(&(session, number)).copied() else { return };
         let Some(call) = self.calls.get_mut(&id) else { return };
         let Some(sent) = call.sent else { return };
         let alias = sent.key.name;

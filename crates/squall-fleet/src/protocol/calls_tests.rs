@@ -1,10 +1,11 @@
 //! Calls of a client whose entry of a name is out of date.
 
-use super::answer::{Answer, Lookup};
+use super::answer::{Answer, Key, Lookup, Part};
 use super::calls::Client;
 use super::directory::{Entry, Shard};
-use super::frame::Body;
-use super::{CallId, Fate, Name, NameAlias, NodeId, Random, Route, Time};
+use super::frame::{Body, Frame};
+use super::{CallId, Fate, LARGEST_BODY, Name, NameAlias, NodeId, OPEN_MAX, Random, Route, Time};
+use std::collections::BTreeSet;
 
 const LIMIT: Time = 5_000_000;
 const DEAD: NodeId = NodeId(1);
@@ -88,4 +89,58 @@ fn an_owner_that_has_answered_no_call_until_its_deadline_is_doubted() {
     run(&mut client, &mut lookup, 0, LIMIT + 10_000);
     assert_eq!(client.done, [(id, Err(Fate::NotAccepted))]);
     assert!(lookup.doubted);
+}
+
+/// The numbers of the calls that the client sends now, to a node that opens its session at once.
+fn sent(client: &mut Client, lookup: &mut OutOfDate, now: Time) -> Vec<(u64, BTreeSet<u64>)> {
+    let mut sent = Vec::new();
+    loop {
+        client.tick(now, lookup);
+        let out = std::mem::take(&mut client.out);
+        if out.is_empty() {
+            return sent;
+        }
+        for (_, body) in out {
+            match body {
+                Body::Open { key, nonce } => client.opened(now, key, nonce, Ok(5), lookup),
+                Body::Call { number, open, .. } => sent.push((number, open)),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_call_that_is_open_for_long_stops_no_other_call() {
+    let (mut client, mut lookup) = (Client::new(Random::new(1)), OutOfDate::new());
+    call(&mut client, 0);
+    assert_eq!(sent(&mut client, &mut lookup, 0), [(0, [0].into())]);
+    for number in 1..1_000 {
+        let id = call(&mut client, 0);
+        assert_eq!(sent(&mut client, &mut lookup, 0), [(number, [0, number].into())]);
+        client.answered(0, DEAD, 5, number, Answer::Result(Vec::new()), &mut lookup);
+        assert_eq!(std::mem::take(&mut client.done), [(id, Ok(Vec::new()))]);
+    }
+}
+
+#[test]
+fn calls_above_the_limit_are_sent_once_others_have_ended() {
+    let (mut client, mut lookup) = (Client::new(Random::new(1)), OutOfDate::new());
+    (0..=OPEN_MAX).for_each(|_| _ = call(&mut client, 0));
+    assert_eq!(sent(&mut client, &mut lookup, 0).len(), OPEN_MAX);
+    client.answered(0, DEAD, 5, 1, Answer::Dropped, &mut lookup);
+    let last = OPEN_MAX as u64;
+    let open = (0..=last).filter(|number| *number != 1).collect();
+    assert_eq!(sent(&mut client, &mut lookup, 20_000), [(last, open)]);
+}
+
+#[test]
+fn the_largest_call_fits_into_a_frame() {
+    let key = Key { name: NameAlias(u128::MAX), part: Part::Service(u64::MAX) };
+    let (session, method, body) = (u64::MAX, u64::MAX, vec![1; LARGEST_BODY]);
+    let numbers = (0..64).map(|number| (1 << 62) - 1 - number);
+    let (number, open) = ((1 << 62) - 1, numbers.collect());
+    let body = Body::Call { key, session, number, open, method, body };
+    let frame = Frame::new(u128::MAX, NodeId(u64::MAX), NodeId(u64::MAX), body);
+    assert!(frame.encode().len() <= 1 << 20);
 }

@@ -9,8 +9,9 @@ use super::figures::NodeFigures;
 use super::location::Location;
 use super::name::NameAlias;
 use super::serving::Session;
-use super::{NodeId, Time};
+use super::{NodeId, OPEN_MAX, Time};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// The version of the format. Nodes drop frames of other versions.
 const VERSION: u8 = 4;
@@ -140,14 +141,13 @@ pub(crate) enum Body {
         nonce: u64,
         session: Result<u64, Answer>,
     },
-    /// A call. All calls of the session before `low` have ended for the client. Of the next ones, those
-    /// without a bit in `open` have ended too. Its lowest bit stands for `low`.
+    /// A call. `open` has the numbers of the session's calls without a result at the client, this one among
+    /// them. All others up to the last of them have ended for the client.
     Call {
         key: Key,
         session: u64,
         number: u64,
-        low: u64,
-        open: u64,
+        open: BTreeSet<u64>,
         method: u64,
         body: Vec<u8>,
     },
@@ -205,7 +205,7 @@ pub(crate) enum Body {
 const LARGEST_NUMBER: u64 = 1 << 62;
 
 impl Body {
-    /// Returns whether no number in it is so large that a sum could overflow.
+    /// Returns whether no number in it is so large that a sum could overflow, and no list of calls too long.
     fn is_sane(&self) -> bool {
         let sane = |number: u64| number < LARGEST_NUMBER;
         let position = |position: Position| sane(position.term) && sane(position.index);
@@ -227,7 +227,9 @@ impl Body {
             Body::Voted { term, .. } => sane(*term),
             Body::Seek { committed } | Body::NoMember { committed } => position(*committed),
             Body::Propose { number, .. } => sane(*number),
-            Body::Call { number, low, .. } => sane(*number) && sane(*low),
+            Body::Call { number, open, .. } => {
+                open.contains(number) && open.len() <= OPEN_MAX && open.last().is_some_and(|last| sane(*last))
+            }
             _ => true,
         }
     }

@@ -256,9 +256,9 @@ fn bodies(number: u64) -> Vec<Body> {
             all.push(Body::Open { key, nonce: number });
             all.push(Body::Opened { key, nonce: number, session: Ok(number) });
             all.push(Body::Opened { key, nonce: number, session: Err(Answer::NoSession { known: true }) });
-            for (low, open) in [(0, 0), (0, number), (number, 0), (small.into(), u64::MAX)] {
-                let body = vec![0; 3];
-                all.push(Body::Call { key, session: number, number, low, open, method: number, body });
+            for open in [&[][..], &[0], &[number], &[0, number], &[number, u64::MAX]] {
+                let (open, body) = (open.iter().copied().collect(), vec![0; 3]);
+                all.push(Body::Call { key, session: number, number, open, method: number, body });
             }
         }
         for (piece, pieces) in [(0, 0), (0, small), (small, small), (small, 0)] {
@@ -405,7 +405,8 @@ fn no_answer_holds_the_result_of_another_client() {
                     let name = "/fleet".parse::<Name>().unwrap().alias();
                     let key = Key { name, part: Part::Shard(random.below(3) as u32) };
                     let (session, number) = (random.next() >> random.below(64), random.below(3));
-                    let body = Body::Call { key, session, number, low: 0, open: 0, method: 1, body: vec![1] };
+                    let (open, body) = ([number].into(), vec![1]);
+                    let body = Body::Call { key, session, number, open, method: 1, body };
                     bytes = cluster.frame(from, node, body);
                 }
             }

@@ -37,10 +37,10 @@ squall_sys::__safeguards! {
         SessionsTravel,
         /// A session remembers the calls that ran.
         Remembered,
-        /// A session refuses numbers below those that the client has results of.
-        LowNumbers,
-        /// A session refuses calls that the client has given up.
+        /// A session runs no call that has ended for its client.
         EndedCalls,
+        /// A late frame opens no call again that has ended.
+        EndedStays,
         /// A refusal is certain only for the first attempt.
         FirstAttempt,
         /// A shard moves only in the epoch of its handover.

@@ -1,13 +1,14 @@
 //! The order of the calls of one caller: a late copy of a frame never passes the next call.
 
-use super::answer::{Key, Part};
+use super::answer::{Answer, Key, Part};
 use super::core::{Core, NodeOptions, Output, Registration};
 use super::frame::{Body, Frame};
 use super::group::Timing;
 use super::guard::Guard;
 use super::location::Location;
 use super::serving::{Arrived, Serving};
-use super::{CallId, Fate, Name, NameAlias, NameCapability, NodeId, Route, Time, WINDOW};
+use super::{CallId, Fate, Name, NameAlias, NameCapability, NodeId, Route, Time};
+use std::collections::{BTreeMap, BTreeSet};
 
 const TIMING: Timing = Timing { beat: 30_000, lease: 400_000, loyal: 160_000 };
 const SECOND: Time = 1_000_000;
@@ -149,47 +150,66 @@ const KEY: Key = Key { name: NameAlias(1), part: Part::Service(1) };
 fn a_call_that_is_given_up_and_cancelled_does_not_run() {
     let mut serving = Serving::default();
     serving.open(0, CLIENT, 1, KEY, 1).unwrap();
-    let Arrived::Run { run, .. } = serving.arrive(0, CLIENT, KEY, 1, 1, 0) else { panic!("refused") };
+    let mut arrive =
+        |number, open: &[u64]| serving.arrive(0, CLIENT, KEY, 1, number, &open.iter().copied().collect());
+    let Arrived::Run { run, .. } = arrive(1, &[0, 1]) else { panic!("refused") };
     // The next call tells that it was given up, while it waits for a thread.
-    serving.note_ended(KEY, 1, 2, 0, 0b101);
-    assert!(matches!(serving.arrive(0, CLIENT, KEY, 1, 2, 0), Arrived::Run { .. }));
+    assert!(matches!(arrive(2, &[0, 2]), Arrived::Run { .. }));
     serving.cancel(run);
-    assert_eq!(serving.arrive(0, CLIENT, KEY, 1, 1, 0), Arrived::Ignore);
+    let mut arrive =
+        |number, open: &[u64]| serving.arrive(0, CLIENT, KEY, 1, number, &open.iter().copied().collect());
+    assert_eq!(arrive(1, &[0, 1]), Arrived::Ignore);
     // The older call of another caller goes on.
-    assert!(matches!(serving.arrive(0, CLIENT, KEY, 1, 0, 0), Arrived::Run { .. }));
+    assert!(matches!(arrive(0, &[0, 2]), Arrived::Run { .. }));
 }
 
-/// Compares the bits of a session with a plain set, for frames in any order.
+/// Compares a session with all frames that it got, in any order of the frames.
 #[test]
 fn ended_calls_are_known_whatever_the_order_of_the_frames() {
     let mut random = super::Random::new(7);
+    let mut counts = [0; 3];
     for _ in 0..30 {
         let mut serving = Serving::default();
         serving.open(0, CLIENT, 1, KEY, 1).unwrap();
-        let (mut ended, mut low_seen) = (std::collections::BTreeSet::new(), 0);
         // A call ends at a time of its own. Frames show the calls of some time.
         let end_of: Vec<u64> = (0..300).map(|number| number + 1 + random.below(90)).collect();
-        for _ in 0..20 {
-            let number = random.below(300);
-            let time = number + random.below(30);
-            let is_open = |n: u64| end_of[n as usize] > time;
-            let low = (0..number).find(|n| is_open(*n)).unwrap_or(number);
-            let bits = (low..(low + WINDOW).min(300)).filter(|n| is_open(*n));
-            let open = bits.fold(0, |bits, n| bits | 1_u64 << (n - low));
-            serving.note_ended(KEY, 1, number, low, open);
-            ended.extend((low..number.min(low + WINDOW)).filter(|n| !is_open(*n)));
-            low_seen = low_seen.max(low);
-            for n in low_seen..300 {
-                let arrived = serving.arrive(0, CLIENT, KEY, 1, n, 0);
-                assert_eq!(
-                    arrived == Arrived::Ignore,
-                    ended.contains(&n),
-                    "{n} from {low_seen}: {arrived:?}"
-                );
-                if let Arrived::Run { run, .. } = arrived {
+        let (mut ended, mut running, mut done) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+        for _ in 0..200 {
+            let time = random.below(300);
+            let is_open = |n: &u64| end_of[*n as usize] > time;
+            let open: BTreeSet<u64> = (0..=time).filter(is_open).collect();
+            let number = *open.iter().nth(random.below(open.len() as u64) as usize).unwrap();
+            ended.extend((0..=time).filter(|n| !is_open(n)));
+            match serving.arrive(0, CLIENT, KEY, 1, number, &open) {
+                Arrived::Run { run, .. } => {
+                    counts[0] += 1;
+                    assert!(!ended.contains(&number) && !running.contains_key(&number));
+                    assert!(!done.contains(&number));
+                    running.insert(number, run);
+                }
+                Arrived::Answer(answer) => {
+                    counts[1] += 1;
+                    assert_eq!(answer, Answer::Dropped);
+                    assert!(!ended.contains(&number) && done.contains(&number));
+                }
+                Arrived::Ignore => {
+                    counts[2] += 1;
+                    assert!(ended.contains(&number) || running.contains_key(&number));
+                }
+            }
+            // One of the calls ends, or is cancelled before it begins.
+            let at = random.below(1 + running.len() as u64) as usize;
+            if let Some((number, run)) = running.iter().nth(at).map(|(number, run)| (*number, *run)) {
+                running.remove(&number);
+                if random.below(4) == 0 {
                     serving.cancel(run);
+                } else {
+                    let told = serving.complete(run, Answer::Dropped);
+                    assert_eq!(told.is_some(), !ended.contains(&number), "{number}");
+                    done.insert(number);
                 }
             }
         }
     }
+    assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
 }

@@ -10,8 +10,11 @@
 //!   the room, and each further one half of the rest.
 //! - I6. Room is made at the cost of the client with the most sessions. It is asked to end those that it has
 //!   not used for the longest time. It ends only sessions of which it has all results.
-//! - I7. A call that its client has given up does not begin once a later call of its session has arrived. So
-//!   a late copy of a frame never passes the next call of the same caller.
+//! - I7. A call has ended for its client once a frame of a later call lacks it. No frame opens it again. It
+//!   does not begin then, and its result is dropped. So a late copy of a frame never passes the next call of
+//!   the same caller.
+//! - I8. A session remembers calls that run, and results of open calls, of which there are at most
+//!   `OPEN_MAX`. So a call that is open for long keeps no memory of the calls that end meanwhile.
 //!
 //! Not promised: the results of a client that is cut off for `QUIET`, while it has the most sessions and
 //! there is no room. It is told that its calls may have run.
@@ -23,7 +26,7 @@ use super::answer::{Answer, Key, Part};
 use super::directory::Shard;
 use super::guard::Guard;
 use super::name::NameAlias;
-use super::{AGAIN, NodeId, RunId, Time, WINDOW};
+use super::{AGAIN, NodeId, RunId, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,12 +54,12 @@ pub(crate) struct Session {
     client: NodeId,
     nonce: u64,
     key: Key,
-    /// The client has the results of all calls before.
-    low: u64,
     /// Calls that run, without a value, and results.
     calls: BTreeMap<u64, Option<Answer>>,
-    /// Calls that have ended for the client, with a result or without one. Bit i stands for `low + i` (I7).
-    ended: u64,
+    /// Calls without a result at the client. All others before `told` have ended for it (I7).
+    open: BTreeSet<u64>,
+    /// The number after the last call that a frame has told of.
+    told: u64,
     #[serde(skip)]
     used_at: Time,
 }
@@ -66,25 +69,19 @@ impl Session {
         self.calls.values().any(Option::is_none)
     }
 
-    /// Notes that all calls before `low` have ended for the client.
-    fn raise_low(&mut self, low: u64) {
-        if low > self.low {
-            self.ended = shifted(self.ended, low - self.low);
-            self.low = low;
-            // A call that runs stays until it ends.
-            self.calls.retain(|number, answer| *number >= low || answer.is_none());
-        }
+    /// Notes the calls that were open for the client when it sent a frame. The client numbers its calls in
+    /// their order, so the frame tells of each call up to the last one that is open (I7).
+    fn note_open(&mut self, open: &BTreeSet<u64>) {
+        let told = open.last().map_or(0, |last| last + 1);
+        // Frames overtake each other. A call has ended if one of them tells so.
+        let stays = |number: u64| number >= self.told || self.open.contains(&number);
+        let is_open =
+            |number: u64| Guard::EndedStays.or(stays(number)) && (number >= told || open.contains(&number));
+        self.open = self.open.union(open).copied().filter(|number| is_open(*number)).collect();
+        self.told = self.told.max(told);
+        // A call that runs stays until it ends.
+        self.calls.retain(|number, answer| self.open.contains(number) || answer.is_none());
     }
-
-    /// Returns whether a call has ended for the client, though `low` does not tell so.
-    fn has_ended(&self, number: u64) -> bool {
-        number >= self.low && shifted(self.ended, number - self.low) & 1 != 0
-    }
-}
-
-/// Shifts bits to the right, also by more than there are.
-fn shifted(bits: u64, by: u64) -> u64 {
-    if by < u64::from(u64::BITS) { bits >> by } else { 0 }
 }
 
 /// A call that runs.
@@ -215,7 +212,15 @@ impl Serving {
             self.refused += 1;
             return Err(Answer::Busy);
         }
-        let session = Session { client, nonce, key, low: 0, calls: BTreeMap::new(), ended: 0, used_at: now };
+        let session = Session {
+            client,
+            nonce,
+            key,
+            calls: BTreeMap::new(),
+            open: BTreeSet::new(),
+            told: 0,
+            used_at: now,
+        };
         self.insert(fresh, session);
         Ok(fresh)
     }
@@ -273,19 +278,8 @@ impl Serving {
         }
     }
 
-    /// Notes the calls of a session that have ended for the client, as the frame of a later call tells (I7).
-    /// Bit i of `open` stands for the number `low + i`.
-    pub(crate) fn note_ended(&mut self, key: Key, session: u64, number: u64, low: u64, open: u64) {
-        let Some(session) = self.sessions.get_mut(&session).filter(|session| session.key == key) else {
-            return;
-        };
-        session.raise_low(low);
-        // The client gives numbers in their order, so it has begun all calls before this one.
-        let begun = shifted(u64::MAX, u64::from(u64::BITS).saturating_sub(number.saturating_sub(low)));
-        session.ended |= shifted(!open & begun, session.low - low);
-    }
-
-    /// Decides about a call of a service that this node serves now (I1, I3).
+    /// Decides about a call of a service that this node serves now (I1, I3). `open` has the client's calls
+    /// without a result.
     pub(crate) fn arrive(
         &mut self,
         now: Time,
@@ -293,7 +287,7 @@ impl Serving {
         key: Key,
         session: u64,
         number: u64,
-        low: u64,
+        open: &BTreeSet<u64>,
     ) -> Arrived {
         let full = self.runs.len() >= RUNS_MAX;
         let number_of_session = session;
@@ -308,17 +302,12 @@ impl Serving {
             session.client = from;
         }
         session.used_at = now;
-        session.raise_low(low);
+        session.note_open(open);
         match session.calls.get(&number) {
             Some(_) if Guard::Remembered.is_removed() => {}
             Some(Some(answer)) => return Arrived::Answer(answer.clone()),
             Some(None) => return Arrived::Ignore,
-            None if Guard::EndedCalls.and(session.has_ended(number)) => return Arrived::Ignore,
-            None if Guard::LowNumbers.and(number < session.low) => return Arrived::Ignore,
-            // The client has too many open calls. That is no load of this server.
-            None if number >= session.low.saturating_add(WINDOW) => {
-                return Arrived::Answer(Answer::Busy);
-            }
+            None if Guard::EndedCalls.and(!session.open.contains(&number)) => return Arrived::Ignore,
             None if full => {
                 self.refused += 1;
                 return Arrived::Answer(Answer::Busy);
@@ -347,7 +336,7 @@ impl Serving {
         let Run { session: id, number, key } = self.runs.remove(&run)?;
         self.leave_shard(key);
         let session = self.sessions.get_mut(&id)?;
-        if number < session.low {
+        if !session.open.contains(&number) {
             session.calls.remove(&number);
             return None;
         }
@@ -490,6 +479,11 @@ pub(crate) fn is_settled_on(shard: &Shard, node: NodeId) -> bool {
 mod tests {
     use super::*;
 
+    /// The client's open calls.
+    fn open(numbers: &[u64]) -> BTreeSet<u64> {
+        numbers.iter().copied().collect()
+    }
+
     fn key(shard: u32) -> Key {
         Key { name: NameAlias(1), part: Part::Shard(shard) }
     }
@@ -501,7 +495,7 @@ mod tests {
         for shard in 0.. {
             let number = client << 32 | u64::from(shard);
             let Ok(id) = serving.open(now, NodeId(client), number, key(shard), number) else { break };
-            let arrived = serving.arrive(now, NodeId(client), key(shard), id, 0, 0);
+            let arrived = serving.arrive(now, NodeId(client), key(shard), id, 0, &open(&[0]));
             let Arrived::Run { run, .. } = arrived else { panic!("{arrived:?}") };
             serving.complete(run, Answer::Dropped);
             opened.push(id);
@@ -529,8 +523,11 @@ mod tests {
         let mut serving = Serving::default();
         let ids = fill(&mut serving, AGAIN, 1);
         // The first one was used a moment ago, and a call of the second one runs.
-        serving.arrive(AGAIN + 1, NodeId(1), key(0), ids[0], 0, 0);
-        assert!(matches!(serving.arrive(AGAIN, NodeId(1), key(1), ids[1], 1, 0), Arrived::Run { .. }));
+        serving.arrive(AGAIN + 1, NodeId(1), key(0), ids[0], 0, &open(&[0]));
+        assert!(matches!(
+            serving.arrive(AGAIN, NodeId(1), key(1), ids[1], 1, &open(&[1])),
+            Arrived::Run { .. }
+        ));
         let now = 2 * AGAIN + 1;
         assert_eq!(serving.open(now, NodeId(1), 99, key(99), 99), Err(Answer::Busy));
         let asked: Vec<u64> = serving.releases.iter().map(|(.., id)| *id).collect();
@@ -546,11 +543,14 @@ mod tests {
     fn a_client_that_never_answers_loses_unused_sessions_and_copies_of_its_calls_do_not_run() {
         let mut serving = Serving::default();
         let ids = fill(&mut serving, AGAIN, 1);
-        assert!(matches!(serving.arrive(AGAIN, NodeId(1), key(1), ids[1], 1, 0), Arrived::Run { .. }));
+        assert!(matches!(
+            serving.arrive(AGAIN, NodeId(1), key(1), ids[1], 1, &open(&[1])),
+            Arrived::Run { .. }
+        ));
         let now = QUIET + AGAIN;
         assert_eq!(serving.open(now, NodeId(1), 99, key(99), 99), Ok(99));
         assert_eq!(serving.sessions.keys().copied().collect::<Vec<_>>(), [99, ids[1]]);
-        let copy = serving.arrive(now, NodeId(1), key(0), ids[0], 0, 0);
+        let copy = serving.arrive(now, NodeId(1), key(0), ids[0], 0, &open(&[0]));
         assert_eq!(copy, Arrived::Answer(Answer::NoSession { known: true }));
     }
 }

@@ -414,7 +414,12 @@ impl World {
         record.ran_at = shard.filter(|_| token & 1 == 0).map(|shard| (shard, born));
         assert!(record.runs == 1 || record.repeatable, "seed {}: call {token} ran twice", self.seed);
         let result = (self.chance(50) > 0).then(|| result.to_le_bytes().to_vec());
-        let late = if self.random.0 & 15 == 0 { 300_000 } else { 3_000 };
+        let late = match self.random.0 & 15 {
+            // They stay open while many others of their session end.
+            0..4 if self.has_long_calls() => 1_500_000,
+            0 => 300_000,
+            _ => 3_000,
+        };
         let at = self.now + self.chance(late);
         let work = shard.map(|shard| Work { service, shard, token, born, late: token & 1 == 1 });
         self.schedule(at, Event::Complete { node, run, result, work });
@@ -554,6 +559,12 @@ impl World {
     /// Returns whether cuts divide this group into two parts, one cut at a time.
     fn divides(&self) -> bool {
         self.seed % 4 == 1
+    }
+
+    /// Returns whether many calls of this group stay open for long. Few groups have such calls, since they
+    /// hold up the moves of shards.
+    fn has_long_calls(&self) -> bool {
+        self.seed % 13 == 11
     }
 
     fn crash(&mut self, node: usize, voters: usize) {

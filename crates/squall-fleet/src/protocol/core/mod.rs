@@ -27,7 +27,7 @@ use super::location::Location;
 use super::name::NameAlias;
 use super::serving::{self, Arrived, Handover, Serving};
 use super::{AGAIN, LARGEST_BODY, NodeId, Random, Refusal, RunId, Time};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Entries that a client keeps, and endpoints that a node remembers.
 const CACHED_MAX: usize = 4_096;
@@ -536,8 +536,8 @@ impl Core {
                 let (client, mut names) = self.client_and_names();
                 client.opened(now, key, nonce, session, &mut names);
             }
-            Body::Call { key, session, number, low, open, method, body } => {
-                self.receive_call(now, from, key, session, number, (low, open), method, body);
+            Body::Call { key, session, number, open, method, body } => {
+                self.receive_call(now, from, key, session, number, &open, method, body);
             }
             Body::Answered { session, number, answer } => {
                 let (client, mut names) = self.client_and_names();
@@ -615,13 +615,12 @@ impl Core {
         key: Key,
         session: u64,
         number: u64,
-        (low, open): (u64, u64),
+        open: &BTreeSet<u64>,
         method: u64,
         body: Vec<u8>,
     ) {
         let arrived = if self.serves(now, key) {
-            self.serving.note_ended(key, session, number, low, open);
-            self.serving.arrive(now, from, key, session, number, low)
+            self.serving.arrive(now, from, key, session, number, open)
         } else {
             Arrived::Answer(Answer::NotHere)
         };
