@@ -167,7 +167,11 @@ fn ring_is_seen() {
 }
 
 fn post() -> (Arc<Post>, Receiver) {
-    let post = Arc::new(Post::new(Alias::from_bytes([0; 16]), 4));
+    let alias = Alias::from_bytes([0; 16]);
+    #[cfg(loom)]
+    let post = Arc::new(Post::new(alias, 4));
+    #[cfg(not(loom))]
+    let post = Arc::new(Post::new(alias, 4, squall_machine::ClusterSize::Machine));
     (post.clone(), Receiver::new(post))
 }
 
@@ -423,7 +427,6 @@ fn asks_for_the_end() {
     assert_eq!(queue.wish(), Wish::Stop);
 }
 
-#[cfg(loom)]
 squall_sys::models! { "model":
     in_order: SEND, RECEIVE, FREE, CLEAR;
     two_senders: ROOM, ROOM_SEEN;

@@ -93,7 +93,6 @@ fn ends() {
     ender.join().unwrap();
 }
 
-#[cfg(loom)]
 squall_sys::models! { "host::model":
     wakes_the_pump: BACKLOG_LEFT;
     pieces_follow_each_other: BACKLOG_PUMPS;

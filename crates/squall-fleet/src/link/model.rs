@@ -408,7 +408,6 @@ fn ended_link_wakes() {
     sender.join().unwrap();
 }
 
-#[cfg(loom)]
 squall_sys::models! { "link::model":
     in_order: LINK_SEND, LINK_RECEIVE, LINK_FREE, LINK_ROOM;
     sleeps: LINK_MARK;
