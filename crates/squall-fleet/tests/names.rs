@@ -5,9 +5,9 @@ mod common;
 use common::{Group, LONG, name};
 use squall_fleet::{
     Capability, Fate, GroupKey, LocalNetwork, Location, Mailbox, Name, NameCapability, NameOptions,
-    NamedSendError, NodeBuilder, ServiceCall,
+    NamedSendError, NamedSending, NodeBuilder, ServiceCall,
 };
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(20);
@@ -96,6 +96,34 @@ fn each_failure_of_a_message_has_its_error() {
     group.nodes[1].end_service(&served).unwrap();
     let not_found = group.nodes[1].sender(&at, key).try_send(b"x", SHORT).unwrap_err();
     assert_eq!(not_found, NamedSendError::NotFound { name: at });
+}
+
+#[test]
+fn many_messages_of_a_sender_are_on_their_way_in_their_order() {
+    let group = Group::new(2);
+    let at = name("/log");
+    let mut mailbox = Mailbox::builder().lane_bytes(1 << 20).build();
+    let key = mailbox.add_capability().unwrap();
+    serve(&group, 0, &at, NameOptions::new(), &mailbox);
+    for node in &group.nodes {
+        let mut sender = node.sender(&at, key);
+        let mut sendings: VecDeque<NamedSending> = VecDeque::new();
+        for n in 0..2_000_u32 {
+            let sending = loop {
+                match sender.start_send(&n.to_le_bytes(), LONG) {
+                    Ok(sending) => break sending,
+                    Err(NamedSendError::WindowFull { .. }) => sendings.pop_front().unwrap().wait().unwrap(),
+                    Err(error) => panic!("{error}"),
+                }
+            };
+            sendings.push_back(sending);
+        }
+        for sending in sendings {
+            sending.wait().unwrap();
+        }
+        let received = std::iter::from_fn(|| mailbox.receive().map(|m| m[..].try_into().unwrap()));
+        assert!(received.map(u32::from_le_bytes).eq(0..2_000));
+    }
 }
 
 #[test]

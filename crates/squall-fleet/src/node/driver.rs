@@ -26,7 +26,7 @@ use squall_sys::panics::drop_payload;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use squall_sys::sync::{Condvar, Mutex, MutexGuard, StdArc as Arc, Weak, lock, thread};
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -41,10 +41,28 @@ pub(super) enum Kind {
     Member(Arc<ServedMember>),
 }
 
+/// The receiver of a call's result. Its drop ends the call without a result.
+pub(super) trait Caller: Send {
+    fn end(self: Box<Self>, result: Result<Vec<u8>>);
+}
+
+impl Caller for Giver<Result<Vec<u8>>> {
+    fn end(self: Box<Self>, result: Result<Vec<u8>>) {
+        self.give(result);
+    }
+}
+
+/// Work at a time of the node's clock.
+pub(super) trait Alarm: Send + Sync {
+    fn ring(self: Arc<Self>);
+}
+
 pub(super) struct State {
     pub(super) core: Core,
     services: HashMap<u64, Kind>,
-    calls: HashMap<CallId, Giver<Result<Vec<u8>>>>,
+    calls: HashMap<CallId, Box<dyn Caller>>,
+    /// By their times, and the numbers of their owners.
+    alarms: BTreeMap<(Time, usize), Weak<dyn Alarm>>,
     requests: HashMap<u64, Giver<Result<(), Refusal>>>,
     /// Questions without an answer, by ticket.
     pub(super) shows: HashMap<u64, Giver<(Option<NodeId>, Directory)>>,
@@ -138,7 +156,8 @@ enum Deed {
         to: String,
         frame: Vec<u8>,
     },
-    Complete(Giver<Result<Vec<u8>>>, Result<Vec<u8>>),
+    Complete(Box<dyn Caller>, Result<Vec<u8>>),
+    Ring(Arc<dyn Alarm>),
     Decide(Giver<Result<(), Refusal>>, Result<(), Refusal>),
     Show(Giver<(Option<NodeId>, Directory)>, (Option<NodeId>, Directory)),
     Look(Giver<NodeFigures>, NodeFigures),
@@ -150,6 +169,18 @@ impl State {
     pub(super) fn next_ticket(&mut self) -> u64 {
         self.last_ticket += 1;
         self.last_ticket
+    }
+
+    /// Returns the time of the next tick.
+    fn wake_at(&self) -> Time {
+        let alarm = self.alarms.first_key_value().map(|((at, _), _)| *at);
+        self.core.wake_at().min(alarm.unwrap_or(Time::MAX))
+    }
+
+    /// Returns the number of alarms.
+    #[cfg(test)]
+    pub(super) fn alarms(&self) -> usize {
+        self.alarms.len()
     }
 
     /// Returns a service of this node.
@@ -183,6 +214,7 @@ impl Driver {
             core,
             services: HashMap::new(),
             calls: HashMap::new(),
+            alarms: BTreeMap::new(),
             requests: HashMap::new(),
             shows: HashMap::new(),
             looks: HashMap::new(),
@@ -220,12 +252,16 @@ impl Driver {
     /// Gives the machine an event, and executes its outputs.
     pub(super) fn drive<R>(self: &Arc<Self>, event: impl FnOnce(&mut State, Time) -> R) -> R {
         let mut state = self.state();
-        let result = event(&mut state, self.clock.now());
+        let now = self.clock.now();
+        let result = event(&mut state, now);
         let mut deeds = Vec::new();
         for output in state.core.take_outputs() {
             self.take(&mut state, output, &mut deeds);
         }
-        let next = state.core.wake_at();
+        while let Some(alarm) = state.alarms.first_entry().filter(|alarm| alarm.key().0 <= now) {
+            deeds.extend(alarm.remove().upgrade().map(Deed::Ring));
+        }
+        let next = state.wake_at();
         let wakes = next < state.tick_at;
         if wakes {
             state.tick_at = next;
@@ -238,7 +274,8 @@ impl Driver {
         for deed in deeds {
             match deed {
                 Deed::Send { to, frame } => self.transport.send(&to, &frame),
-                Deed::Complete(giver, result) => giver.give(result),
+                Deed::Complete(caller, result) => caller.end(result),
+                Deed::Ring(alarm) => alarm.ring(),
                 Deed::Decide(giver, outcome) => giver.give(outcome),
                 Deed::Show(giver, shown) => giver.give(shown),
                 Deed::Look(giver, figures) => giver.give(figures),
@@ -287,8 +324,8 @@ impl Driver {
                 });
             }
             Output::Called { call, result } => {
-                if let Some(giver) = state.calls.remove(&call) {
-                    deeds.push(Deed::Complete(giver, result));
+                if let Some(caller) = state.calls.remove(&call) {
+                    deeds.push(Deed::Complete(caller, result));
                 }
             }
             Output::Requested { ticket, outcome } => {
@@ -392,16 +429,55 @@ impl Driver {
         limit: Duration,
     ) -> Taker<Result<Vec<u8>>> {
         let (giver, taker) = handover();
-        self.drive(|state, now| {
-            if state.closed || forked() {
-                giver.give(Err(Fate::Closed));
-                return;
-            }
-            let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
-            let call = state.core.call(now, route, method, body, now.saturating_add(limit));
-            state.calls.insert(call, giver);
-        });
+        self.begin(route, method, body, limit, Box::new(giver));
         taker
+    }
+
+    /// Begins a call. Its caller gets the result, perhaps on this thread.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        route: Route,
+        method: u64,
+        body: Vec<u8>,
+        limit: Duration,
+        caller: Box<dyn Caller>,
+    ) {
+        let mut caller = Some(caller);
+        self.drive(|state, now| {
+            if !state.closed
+                && !forked()
+                && let Some(caller) = caller.take()
+            {
+                let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
+                let call = state.core.call(now, route, method, body, now.saturating_add(limit));
+                state.calls.insert(call, caller);
+            }
+        });
+        // Not under the lock (I2).
+        if let Some(refused) = caller {
+            refused.end(Err(Fate::Closed));
+        }
+    }
+
+    /// Sets the alarm of an owner, in place of the one at another time.
+    pub(super) fn set_alarm(&self, owner: usize, before: Option<Time>, at: Time, alarm: Weak<dyn Alarm>) {
+        let mut state = self.state();
+        if let Some(before) = before {
+            state.alarms.remove(&(before, owner));
+        }
+        state.alarms.insert((at, owner), alarm);
+        let wakes = at < state.tick_at;
+        if wakes {
+            state.tick_at = at;
+        }
+        drop(state);
+        if wakes {
+            self.changed.notify_all();
+        }
+    }
+
+    pub(super) fn remove_alarm(&self, owner: usize, at: Time) {
+        self.state().alarms.remove(&(at, owner));
     }
 
     /// Makes a request of the directory.
@@ -491,7 +567,7 @@ fn tick(driver: &Weak<Driver>) {
             return;
         }
         let now = driver.clock.now();
-        if state.core.wake_at() <= now {
+        if state.wake_at() <= now {
             drop(state);
             driver.guard(|| {
                 driver.drive(|state, now| {
@@ -501,7 +577,7 @@ fn tick(driver: &Weak<Driver>) {
             });
             continue;
         }
-        state.tick_at = state.core.wake_at();
+        state.tick_at = state.wake_at();
         let left = Duration::from_micros(state.tick_at - now).min(NAP);
         let waited = driver.changed.wait_timeout(state, left);
         drop(waited);

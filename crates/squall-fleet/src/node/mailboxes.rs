@@ -5,13 +5,11 @@
 //! the fate of the message. Calls run at most once already, and they find a service that has moved. A message
 //! to a mailbox of the same node goes straight into its lane.
 //!
-//! - I1. A sender has one message on its way at a time. It waits for the call of a message that was given up
-//!   before it sends the next one.
+//! - I1. A [sender](super::sender) has one call on its way at a time. It carries several messages, and the
+//!   mailbox takes them in their order. After one that finds no room, it takes no further one.
 //! - I2. All messages of a capability that come over a node take one lane of the mailbox. The node gives the
 //!   messages of a mailbox to the lane one after the other, in the order of their calls.
 //! - I3. The mailbox checks the capability of each message. A forged one changes no state of the mailbox.
-//! - I4. After a message of unknown fate the next ones are calls, too, until a mailbox has answered one. So
-//!   none passes the former message on the straight way.
 //!
 //! I1 and I2 give the messages of a sender their order, with those of unknown fate. The network may hold a
 //! copy of a frame back. The server drops it once a later call of its sender has arrived
@@ -19,66 +17,24 @@
 //! several times under one name. A capability that is removed and added again begins a new order. A copy
 //! that the network holds back for five minutes may arrive behind later messages.
 //!
-//! Cost: on the same node, the lock of the node and a send. Else a call, so one message in each round trip.
+//! Cost: a call for the messages that a sender has sent since the last one, and a send for each.
 //! Source: Wentzlaff 2012, §3.2.2 and §3.2.3 (FO-05, FO-07, FO-09, FO-11).
 
 use super::driver::{Driver, Kind};
-use super::{NameOptions, Node, RequestError, block, route};
+use super::window::Told;
+use super::wire::{Delivered, LARGEST, decode};
+use super::{NameOptions, Node, RequestError};
 use crate::capability::random;
-use crate::handover::Taker;
 use crate::mailbox::Capabilities;
 use crate::post::Post;
-use crate::protocol::{LARGEST_BODY, Time};
+use crate::protocol::Time;
 use crate::{Capability, Fate, Name, NameAlias, NameCapability, SendError, Sender};
-use serde::{Deserialize, Serialize};
-use squall_sys::fork::forked;
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
-use squall_sys::sync::{Arc as PostArc, StdArc as Arc, thread};
+use squall_sys::sync::{Arc as PostArc, StdArc as Arc};
 use std::fmt;
-use std::future::Future;
-use std::time::{Duration, Instant};
 
 /// The method of a message. Objects use the number above.
-const DELIVER: u64 = u64::MAX - 1;
-/// The bytes of a capability before a message.
-const KEY: usize = 16;
-/// Begins the answers of mailboxes. Those of other services do not begin with it, but by chance.
-const MARK: [u8; 8] = *b"\xd1mailbox";
-/// The pause before a message is sent again.
-const PAUSE: Duration = Duration::from_millis(2);
-
-/// The answer to a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Delivered {
-    Accepted,
-    Permissions,
-    Full,
-    TooLarge { largest: u64 },
-    Ended,
-}
-
-impl Delivered {
-    fn new(sent: Result<(), SendError>) -> Delivered {
-        match sent {
-            Ok(()) => Delivered::Accepted,
-            Err(SendError::Permissions { .. }) => Delivered::Permissions,
-            Err(SendError::Retry { .. }) => Delivered::Full,
-            Err(SendError::NoSpace { largest, .. }) => Delivered::TooLarge { largest: largest as u64 },
-            Err(SendError::InvalidAlias { .. }) => Delivered::Ended,
-        }
-    }
-
-    fn encode(self) -> Vec<u8> {
-        postcard::to_allocvec(&(MARK, self)).unwrap_or_default()
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Delivered> {
-        match postcard::take_from_bytes::<([u8; 8], Delivered)>(bytes) {
-            Ok(((MARK, delivered), [])) => Some(delivered),
-            _ => None,
-        }
-    }
-}
+pub(super) const DELIVER: u64 = u64::MAX - 1;
 
 /// A mailbox that a node serves under a name.
 pub(super) struct ServedMailbox {
@@ -96,20 +52,29 @@ impl ServedMailbox {
         (bytes.iter().fold(0, |lane: u64, byte| lane.rotate_left(4) ^ u64::from(*byte)), 0)
     }
 
-    /// Takes the message of a call. Without an answer, the call is not one of a sender.
+    /// Takes the messages of a call (I1). Without an answer, the call is not one of a sender.
     pub(super) fn deliver(&self, driver: &Arc<Driver>, method: u64, body: &[u8]) -> Option<Vec<u8>> {
-        let (key, message) = body.split_first_chunk::<KEY>().filter(|_| method == DELIVER)?;
-        let capability = Capability::from_bytes(*key);
-        let sent = Sender::in_order(self.post.clone(), capability).and_then(|sender| sender.send(message));
-        let delivered = Delivered::new(sent);
-        if delivered == Delivered::Ended {
+        let (key, messages) = decode(body).filter(|_| method == DELIVER)?;
+        let sender = self.sender(Capability::from_bytes(key));
+        let send = |message: &[u8]| sender.as_ref().map_err(|error| *error)?.send(message);
+        let mut answers: Vec<Delivered> = Vec::with_capacity(messages.len());
+        for message in messages {
+            let refusal = answers.last().filter(|last| last.refuses_next());
+            answers.push(refusal.copied().unwrap_or_else(|| Delivered::new(send(message))));
+        }
+        if answers.last() == Some(&Delivered::Ended) {
             self.withdraw(driver);
         }
-        Some(delivered.encode())
+        Some(Delivered::encode(&answers))
+    }
+
+    /// Makes a sender by the lane of all messages that come over a node.
+    pub(super) fn sender(&self, capability: Capability) -> Result<Sender, SendError> {
+        Sender::in_order(self.post.clone(), capability)
     }
 
     /// Gives the name of an ended mailbox up, so that senders find another one, or none.
-    fn withdraw(&self, driver: &Arc<Driver>) {
+    pub(super) fn withdraw(&self, driver: &Arc<Driver>) {
         // Relaxed: the bit alone counts. The request is made under the node's lock.
         if !self.withdrawn.swap(true, Ordering::Relaxed) {
             driver.drive(|state, now| state.core.withdraw(now, self.name.clone()));
@@ -119,7 +84,7 @@ impl ServedMailbox {
 
 impl Node {
     /// Serves a mailbox of this process under a name. Every node of the group can send to it with a
-    /// [`NamedSender`] and a capability of the mailbox.
+    /// [`NamedSender`](crate::NamedSender) and a capability of the mailbox.
     ///
     /// The node gives the name up after the mailbox was dropped, at the next message.
     /// [`end_service`](Node::end_service) does so at once.
@@ -165,206 +130,6 @@ impl Node {
         let served = ServedMailbox { post, name: capability.clone(), withdrawn };
         self.register_with(capability, parent, options, 0, Kind::Mailbox(Arc::new(served)))
     }
-
-    /// Makes a sender to the mailbox of a name. The capability is one of the mailbox. Both are checked when a
-    /// message is sent, so the mailbox may come later.
-    ///
-    /// [`serve_mailbox`](Node::serve_mailbox) has an example.
-    pub fn sender(&self, name: &Name, capability: Capability) -> NamedSender {
-        NamedSender::new(self.0.clone(), name.clone(), capability)
-    }
-}
-
-/// Sends messages to the mailbox of a name, on this node or another one.
-///
-/// Messages of one sender arrive in their order. A clone is another sender, without an order between the two.
-///
-/// The sender finds the mailbox again after a move or a death. The message that is under way then may end as
-/// [`Unknown`](NamedSendError::Unknown) with [`Fate::ServerLost`]. It is not sent again, since the mailbox
-/// may have it.
-///
-/// Of several mailboxes under a name it prefers the nearest ones. If they are stateless, it spreads its
-/// messages over equally near ones. Each message then needs the same capability at each of them.
-///
-/// # Progress
-/// A message to another node waits for that node, at most for its limit. A stopped thread of a node delays
-/// the messages to its mailboxes, until their limits.
-///
-/// Source: Wentzlaff 2012, §3.2.2 and §3.2.3 (FO-05, FO-11). Deviation: in the thesis a send returns at once,
-/// and a proxy carries the message to another machine. Here a send waits for the answer of the other node,
-/// and its result is the fate of the message.
-pub struct NamedSender {
-    driver: Arc<Driver>,
-    name: Name,
-    capability: Capability,
-    /// The mailbox of this node, by the number of its service, and the straight way to it.
-    here: Option<(u64, Sender)>,
-    /// The call of the last message, if its future was dropped.
-    pending: Option<Taker<Result<Vec<u8>, Fate>>>,
-    /// The last message may still arrive (I4).
-    uncertain: bool,
-}
-
-impl Clone for NamedSender {
-    /// Makes another sender, without an order between the two.
-    fn clone(&self) -> NamedSender {
-        NamedSender::new(self.driver.clone(), self.name.clone(), self.capability)
-    }
-}
-
-impl fmt::Debug for NamedSender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NamedSender").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl NamedSender {
-    fn new(driver: Arc<Driver>, name: Name, capability: Capability) -> NamedSender {
-        NamedSender { driver, name, capability, here: None, pending: None, uncertain: false }
-    }
-
-    /// Returns the name.
-    pub fn name(&self) -> &Name {
-        &self.name
-    }
-
-    /// Sends a message, and returns its fate. Waits for another node at most for `limit`, and for room never.
-    ///
-    /// # Errors
-    /// [`NamedSendError`], which tells whether the message may have been accepted, and whether to try again.
-    pub fn try_send(&mut self, message: &[u8], limit: Duration) -> Result<(), NamedSendError> {
-        block(self.carry(message, limit))
-    }
-
-    /// Like [`try_send`](NamedSender::try_send), but returns a future, which does nothing until it is polled.
-    ///
-    /// Dropping the future leaves the fate of its message unknown. The next message then waits until the call
-    /// has ended.
-    ///
-    /// # Errors
-    /// [`NamedSendError`].
-    pub fn try_send_async<'a>(
-        &'a mut self,
-        message: &'a [u8],
-        limit: Duration,
-    ) -> impl Future<Output = Result<(), NamedSendError>> + Send + 'a {
-        self.carry(message, limit)
-    }
-
-    /// Sends a message, and tries again for `limit` while the mailbox is full, or moves, or is not there yet.
-    /// Blocks the thread, and sleeps 2 ms between two attempts.
-    ///
-    /// # Errors
-    /// [`NamedSendError`]: the reason of the last attempt. A message of unknown fate is not sent again.
-    pub fn send(&mut self, message: &[u8], limit: Duration) -> Result<(), NamedSendError> {
-        let deadline = Instant::now().checked_add(limit);
-        let left = || squall_machine::park::time_left(deadline).unwrap_or(Duration::MAX);
-        loop {
-            match self.try_send(message, left()) {
-                Err(error) if error.is_passing() && !left().is_zero() => thread::sleep(PAUSE.min(left())),
-                outcome => return outcome,
-            }
-        }
-    }
-
-    async fn carry(&mut self, message: &[u8], limit: Duration) -> Result<(), NamedSendError> {
-        // The child of a fork has no thread that would end the call.
-        if forked() {
-            return Err(self.not_sent(Fate::Closed));
-        }
-        if self.pending.is_some() {
-            // The call ends by its own limit (I1).
-            let _ = self.called().await;
-        }
-        let here = if self.uncertain { None } else { self.driver.mailbox_here(self.name.alias()) };
-        match here {
-            Some((service, mailbox)) => return self.send_here(service, &mailbox, message),
-            // Keeps no mailbox alive that has moved.
-            None => self.here = None,
-        }
-        let body = [&self.capability.to_bytes(), message].concat();
-        self.pending = Some(self.driver.call(route(&self.name, None, false), DELIVER, body, limit));
-        self.called().await
-    }
-
-    /// Waits for the end of the call.
-    async fn called(&mut self) -> Result<(), NamedSendError> {
-        let result = match &mut self.pending {
-            Some(taker) => taker.await.unwrap_or(Err(Fate::TimedOut)),
-            None => Err(Fate::TimedOut),
-        };
-        self.pending = None;
-        self.uncertain = match result {
-            Ok(_) => false,
-            Err(fate) => self.uncertain || fate.may_have_run(),
-        };
-        let name = self.name.clone();
-        match result {
-            Ok(bytes) => match Delivered::decode(&bytes) {
-                Some(delivered) => self.outcome(delivered),
-                None => Err(NamedSendError::NoMailbox { name }),
-            },
-            Err(Fate::NoService) => Err(NamedSendError::NotFound { name }),
-            // A mailbox drops no call of a sender, so another service has the name.
-            Err(Fate::Dropped) => Err(NamedSendError::NoMailbox { name }),
-            Err(Fate::TooLarge) => Err(NamedSendError::NoSpace { name, largest: LARGEST_BODY - KEY }),
-            Err(fate) if fate.may_have_run() => Err(NamedSendError::Unknown { name, fate }),
-            Err(fate) => Err(self.not_sent(fate)),
-        }
-    }
-
-    fn send_here(
-        &mut self,
-        service: u64,
-        mailbox: &ServedMailbox,
-        message: &[u8],
-    ) -> Result<(), NamedSendError> {
-        if let Some((number, sender)) = &self.here
-            && *number == service
-        {
-            match sender.send(message) {
-                Ok(()) => return Ok(()),
-                // The lane is closed. A capability that was added again has another one.
-                Err(SendError::Permissions { .. }) => {}
-                Err(error) => return self.refused_here(mailbox, error),
-            }
-        }
-        self.here = None;
-        let sent = Sender::in_order(mailbox.post.clone(), self.capability)
-            .and_then(|sender| sender.send(message).map(|()| sender));
-        match sent {
-            Ok(sender) => {
-                self.here = Some((service, sender));
-                Ok(())
-            }
-            Err(error) => self.refused_here(mailbox, error),
-        }
-    }
-
-    fn refused_here(&self, mailbox: &ServedMailbox, error: SendError) -> Result<(), NamedSendError> {
-        let delivered = Delivered::new(Err(error));
-        if delivered == Delivered::Ended {
-            mailbox.withdraw(&self.driver);
-        }
-        self.outcome(delivered)
-    }
-
-    fn outcome(&self, delivered: Delivered) -> Result<(), NamedSendError> {
-        let name = self.name.clone();
-        Err(match delivered {
-            Delivered::Accepted => return Ok(()),
-            Delivered::Permissions => NamedSendError::Permissions { name },
-            Delivered::Full => NamedSendError::Retry { name },
-            Delivered::TooLarge { largest } => {
-                NamedSendError::NoSpace { name, largest: usize::try_from(largest).unwrap_or(usize::MAX) }
-            }
-            Delivered::Ended => NamedSendError::Ended { name },
-        })
-    }
-
-    fn not_sent(&self, fate: Fate) -> NamedSendError {
-        NamedSendError::NotSent { name: self.name.clone(), fate }
-    }
 }
 
 /// The reason why a message to a name was not sent, or may not have been.
@@ -379,7 +144,7 @@ pub enum NamedSendError {
         /// The name of the mailbox.
         name: Name,
     },
-    /// The mailbox has no room for the message now.
+    /// The mailbox has no room for the message now, or had none for one before it.
     Retry {
         /// The name of the mailbox.
         name: Name,
@@ -390,6 +155,11 @@ pub enum NamedSendError {
         name: Name,
         /// The size of the largest message in bytes.
         largest: usize,
+    },
+    /// As many messages of the sender as can be are on their way: 64, or 1 MiB.
+    WindowFull {
+        /// The name of the mailbox.
+        name: Name,
     },
     /// The mailbox has ended, and its name is about to end, or to get another mailbox.
     Ended {
@@ -423,6 +193,24 @@ pub enum NamedSendError {
 }
 
 impl NamedSendError {
+    pub(super) fn of(told: Told, name: &Name) -> Result<(), NamedSendError> {
+        let name = name.clone();
+        Err(match told {
+            Told::Delivered(Delivered::Accepted) => return Ok(()),
+            Told::Delivered(Delivered::Permissions) => NamedSendError::Permissions { name },
+            Told::Delivered(Delivered::Full) => NamedSendError::Retry { name },
+            Told::Delivered(Delivered::TooLarge { largest }) => {
+                NamedSendError::NoSpace { name, largest: usize::try_from(largest).unwrap_or(usize::MAX) }
+            }
+            Told::Delivered(Delivered::Ended) => NamedSendError::Ended { name },
+            Told::NoMailbox => NamedSendError::NoMailbox { name },
+            Told::Lost(Fate::NoService) => NamedSendError::NotFound { name },
+            Told::Lost(Fate::TooLarge) => NamedSendError::NoSpace { name, largest: LARGEST },
+            Told::Lost(fate) if fate.may_have_run() => NamedSendError::Unknown { name, fate },
+            Told::Lost(fate) => NamedSendError::NotSent { name, fate },
+        })
+    }
+
     /// Returns whether the mailbox may have accepted the message.
     pub fn may_have_arrived(&self) -> bool {
         matches!(self, NamedSendError::Unknown { .. })
@@ -432,9 +220,10 @@ impl NamedSendError {
     pub fn is_passing(&self) -> bool {
         match self {
             NamedSendError::NotSent { fate, .. } => *fate != Fate::Closed,
-            NamedSendError::Retry { .. } | NamedSendError::Ended { .. } | NamedSendError::NotFound { .. } => {
-                true
-            }
+            NamedSendError::Retry { .. }
+            | NamedSendError::WindowFull { .. }
+            | NamedSendError::Ended { .. }
+            | NamedSendError::NotFound { .. } => true,
             _ => false,
         }
     }
@@ -449,6 +238,12 @@ impl fmt::Display for NamedSendError {
             ),
             NamedSendError::Retry { name } => {
                 write!(f, "the mailbox of {name} is full for this capability; send again later")
+            }
+            NamedSendError::WindowFull { name } => {
+                write!(
+                    f,
+                    "64 messages or 1 MiB of the sender to {name} are on their way; wait for one of them"
+                )
             }
             NamedSendError::NoSpace { name, largest } => {
                 write!(f, "the mailbox of {name} takes messages of at most {largest} bytes")
@@ -488,9 +283,13 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::sender::{NamedSender, NamedSending};
     use crate::{GroupKey, LocalNetwork, Mailbox, NodeBuilder};
+    use squall_sys::sync::thread;
+    use std::future::Future;
     use std::pin::pin;
     use std::task::{Context, Waker};
+    use std::time::Duration;
 
     const LONG: Duration = Duration::from_secs(60);
 
@@ -528,7 +327,7 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         // The first message waits for the name.
         assert!(pin!(sender.try_send_async(b"first", LONG)).poll(&mut context).is_pending());
-        assert!(sender.pending.is_some());
+        assert!(!sender.is_settled());
         node.serve_mailbox(&name, &root, NameOptions::new(), &mailbox.capabilities()).unwrap();
         sender.try_send(b"second", LONG).unwrap();
         let received: Vec<_> = std::iter::from_fn(|| mailbox.receive().map(|m| m.to_vec())).collect();
@@ -538,11 +337,11 @@ mod tests {
     #[test]
     fn after_a_message_of_unknown_fate_the_next_one_is_a_call() {
         let (node, mut mailbox, mut sender) = served();
-        sender.uncertain = true;
+        sender.make_uncertain();
         sender.try_send(b"a call", LONG).unwrap();
-        assert!(node.0.workers.threads() > 0 && !sender.uncertain && sender.here.is_none());
+        assert!(node.0.workers.threads() > 0 && sender.is_settled());
         sender.try_send(b"straight", LONG).unwrap();
-        assert!(sender.here.is_some());
+        assert!(sender.is_here());
         assert_eq!(&*mailbox.receive().unwrap(), b"a call");
         assert_eq!(&*mailbox.receive().unwrap(), b"straight");
     }
@@ -550,11 +349,11 @@ mod tests {
     #[test]
     fn a_message_that_was_not_sent_does_not_settle_the_one_before() {
         let (_node, mut mailbox, mut sender) = served();
-        sender.uncertain = true;
+        sender.make_uncertain();
         let error = sender.try_send(b"no time", Duration::ZERO).unwrap_err();
-        assert!(!error.may_have_arrived() && sender.uncertain, "{error}");
+        assert!(!error.may_have_arrived() && !sender.is_settled(), "{error}");
         sender.try_send(b"a call", LONG).unwrap();
-        assert!(!sender.uncertain && sender.here.is_none());
+        assert!(sender.is_settled() && !sender.is_here());
         assert_eq!(&*mailbox.receive().unwrap(), b"a call");
     }
 
@@ -633,28 +432,130 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_other_services_are_no_answers_of_mailboxes() {
-        for delivered in [Delivered::Accepted, Delivered::Ended, Delivered::TooLarge { largest: 7 }] {
-            assert_eq!(Delivered::decode(&delivered.encode()), Some(delivered));
-        }
-        let echo = [[7; KEY].to_vec(), Delivered::Accepted.encode()].concat();
-        for bytes in [&b""[..], b"\0", &MARK, &echo, &[&Delivered::Full.encode()[..], b"more"].concat()] {
-            assert_eq!(Delivered::decode(bytes), None, "{bytes:?}");
-        }
-    }
-
-    #[test]
     fn a_call_that_is_no_message_changes_no_mailbox() {
         let (node, root) = node();
         let name: Name = "/log".parse().unwrap();
         let mut mailbox = Mailbox::new();
         node.serve_mailbox(&name, &root, NameOptions::new(), &mailbox.capabilities()).unwrap();
-        for (method, body) in [(DELIVER, &b"short"[..]), (0, &[0; 64]), (u64::MAX, b"")] {
+        for (method, body) in [(DELIVER, &b"short"[..]), (DELIVER, &[9; 64]), (0, &[0; 64]), (u64::MAX, b"")]
+        {
             assert_eq!(node.call(&name, method, body, LONG).unwrap_err().fate, Fate::Dropped);
         }
         assert!(mailbox.receive().is_none());
-        let answer = node.call(&name, DELIVER, &[7; 64], LONG).unwrap();
-        assert_eq!(Delivered::decode(&answer), Some(Delivered::Permissions));
+        // Twelve empty messages with a forged capability.
+        let answer = node.call(&name, DELIVER, &[0; 64], LONG).unwrap();
+        assert_eq!(Delivered::decode(&answer), Some(vec![Delivered::Permissions; 12]));
         assert_eq!(format!("{mailbox:?}").matches("lanes: 0").count(), 1, "{mailbox:?}");
+    }
+
+    #[test]
+    fn a_dropped_send_delays_no_later_one_beyond_its_limit() {
+        let (node, _root) = node();
+        let mailbox = Mailbox::new();
+        let mut sender = node.sender(&"/missing".parse().unwrap(), mailbox.add_capability().unwrap());
+        // It waits for the name.
+        drop(sender.start_send(b"dropped", Duration::MAX).unwrap());
+        // The first limit is earlier than the alarm of the second message, which goes on.
+        let long = sender.start_send(b"long", LONG).unwrap();
+        for limit in [Duration::ZERO, Duration::from_millis(20)] {
+            let error = sender.try_send(b"short", limit).unwrap_err();
+            assert!(matches!(error, NamedSendError::NotSent { fate: Fate::NotAccepted, .. }), "{error}");
+            assert!(error.is_passing() && !error.may_have_arrived());
+        }
+        assert!(pin!(long).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+
+    #[test]
+    fn alarms_end_with_their_sender() {
+        let (node, _root) = node();
+        let mailbox = Mailbox::new();
+        let mut sender = node.sender(&"/missing".parse().unwrap(), mailbox.add_capability().unwrap());
+        drop(sender.start_send(b"a", LONG).unwrap());
+        let waiting =
+            [30, 20, 10].map(|seconds| sender.start_send(b"b", Duration::from_secs(seconds)).unwrap());
+        assert_eq!(node.0.state().alarms(), 1);
+        drop((waiting, sender));
+        // The call holds the line.
+        node.0.close();
+        assert_eq!(node.0.state().alarms(), 0);
+    }
+
+    #[test]
+    fn messages_on_their_way_end_when_the_node_is_closed() {
+        let (node, _root) = node();
+        let mailbox = Mailbox::new();
+        let mut sender = node.sender(&"/missing".parse().unwrap(), mailbox.add_capability().unwrap());
+        let sendings: Vec<_> = (0..10).map(|_| sender.start_send(b"x", LONG).unwrap()).collect();
+        node.0.close();
+        for sending in sendings {
+            let error = sending.wait().unwrap_err();
+            assert!(matches!(error, NamedSendError::NotSent { fate: Fate::Closed, .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn messages_that_wait_for_a_name_arrive_in_their_order() {
+        let (node, root) = node();
+        let name: Name = "/log".parse().unwrap();
+        let mut mailbox = Mailbox::new();
+        let mut sender = node.sender(&name, mailbox.add_capability().unwrap());
+        let sendings: Vec<_> = (0..64_u8).map(|n| sender.start_send(&[n], LONG).unwrap()).collect();
+        let full = NamedSendError::WindowFull { name: name.clone() };
+        assert_eq!(sender.try_send(b"x", LONG), Err(full.clone()));
+        assert!(full.is_passing() && !full.may_have_arrived());
+        node.serve_mailbox(&name, &root, NameOptions::new(), &mailbox.capabilities()).unwrap();
+        sendings.into_iter().for_each(|sending| sending.wait().unwrap());
+        assert!(sender.is_settled());
+        assert!(std::iter::from_fn(|| mailbox.receive().map(|message| message[0])).eq(0..64));
+    }
+
+    #[test]
+    fn a_message_without_room_refuses_those_behind_it_and_no_earlier_one() {
+        let (node, root) = node();
+        let name: Name = "/log".parse().unwrap();
+        let mut mailbox = Mailbox::builder().lane_bytes(64).build();
+        let mut sender = node.sender(&name, mailbox.add_capability().unwrap());
+        let mut left: Vec<u8> = (0..40).collect();
+        // The name comes later, so the first messages are calls.
+        let mut sendings: Vec<_> = left.iter().map(|n| sender.start_send(&[*n], LONG)).collect();
+        node.serve_mailbox(&name, &root, NameOptions::new(), &mailbox.capabilities()).unwrap();
+        let mut received = Vec::new();
+        while !left.is_empty() {
+            let accepted = sendings.into_iter().map(|sending| match sending.and_then(NamedSending::wait) {
+                Ok(()) => true,
+                Err(NamedSendError::Retry { .. }) => false,
+                Err(error) => panic!("{error}"),
+            });
+            let accepted: Vec<bool> = accepted.collect();
+            let count = accepted.iter().take_while(|accepted| **accepted).count();
+            assert!(accepted[count..].iter().all(|accepted| !accepted), "{accepted:?}");
+            assert!(count < 10 && count > 0, "the lane holds {count} messages");
+            received.extend(std::iter::from_fn(|| mailbox.receive().map(|message| message[0])));
+            left.drain(..count);
+            sender.make_uncertain();
+            sendings = left.iter().map(|n| sender.start_send(&[*n], LONG)).collect();
+        }
+        assert_eq!(received, (0..40).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn a_sender_goes_on_once_the_fates_of_refused_messages_are_taken() {
+        let (node, root) = node();
+        let name: Name = "/log".parse().unwrap();
+        let mut mailbox = Mailbox::builder().lane_bytes(64).build();
+        let mut sender = node.sender(&name, mailbox.add_capability().unwrap());
+        let mut sendings: Vec<_> = (0..40_u8).map(|n| sender.start_send(&[n], LONG).unwrap()).collect();
+        node.serve_mailbox(&name, &root, NameOptions::new(), &mailbox.capabilities()).unwrap();
+        let retry = Err(NamedSendError::Retry { name });
+        assert_eq!(sendings.pop().unwrap().wait(), retry);
+        while mailbox.receive().is_some() {}
+        // There is room, but the sender would pass the refused ones.
+        assert_eq!(sender.try_send(b"x", LONG), retry);
+        let refused = sendings.pop().unwrap();
+        drop(sendings);
+        assert_eq!(sender.try_send(b"x", LONG), retry);
+        assert_eq!(refused.wait(), retry);
+        sender.try_send(b"x", LONG).unwrap();
+        assert_eq!(&*mailbox.receive().unwrap(), b"x");
     }
 }

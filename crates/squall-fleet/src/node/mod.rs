@@ -7,15 +7,19 @@ mod mailboxes;
 mod objects;
 mod registry;
 mod roster;
+mod sender;
 mod service;
 mod show;
+mod window;
+mod wire;
 mod workers;
 
 pub use self::growth::{Growth, GrowthAction, GrowthDecision, GrowthOptions, GrowthReason, NodeLoad};
-pub use self::mailboxes::{NamedSendError, NamedSender};
+pub use self::mailboxes::NamedSendError;
 pub use self::objects::{ExportError, NodeImportError};
 pub use self::registry::{NodeInfo, nodes};
 pub use self::roster::{MemberNumber, Roster, RosterMember, Seat};
+pub use self::sender::{NamedSender, NamedSending};
 pub use self::service::{Service, ServiceCall, ShardService};
 pub use self::show::{GroupInfo, MemberInfo, ServiceInfo, ShardInfo};
 
