@@ -251,18 +251,22 @@ impl Context {
     ) -> Result<Vec<u8>, CallFailed> {
         let mailbox = to.mailbox();
         let is_sent = Cell::new(false);
-        let mut sleep = pin!(self.sleep(limit));
-        let mut call = pin!(self.call_noting(to, method, body, &is_sent));
-        std::future::poll_fn(|task| {
-            if let Poll::Ready(result) = call.as_mut().poll(task) {
-                return Poll::Ready(result);
-            }
-            sleep.as_mut().poll(task).map(|()| {
-                Err(match is_sent.get() {
-                    true => CallFailed::TimedOut { mailbox },
-                    false => CallFailed::NotSent(SendError::Retry { mailbox }),
-                })
+        let called = self.within(limit, self.call_noting(to, method, body, &is_sent)).await;
+        called.unwrap_or_else(|| {
+            Err(match is_sent.get() {
+                true => CallFailed::TimedOut { mailbox },
+                false => CallFailed::NotSent(SendError::Retry { mailbox }),
             })
+        })
+    }
+
+    /// Waits for the result of a call for at most `limit`.
+    pub(crate) async fn within<R>(&self, limit: Duration, call: impl Future<Output = R>) -> Option<R> {
+        let mut sleep = pin!(self.sleep(limit));
+        let mut call = pin!(call);
+        std::future::poll_fn(|task| match call.as_mut().poll(task) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => sleep.as_mut().poll(task).map(|()| None),
         })
         .await
     }

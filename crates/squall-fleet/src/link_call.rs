@@ -25,6 +25,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 use std::task::Waker;
+use std::time::Duration;
 
 /// Above all labels of mailboxes.
 const LABELS: u64 = 1 << 32;
@@ -114,6 +115,11 @@ pub enum LinkCallFailed {
         /// The link.
         link: LinkName,
     },
+    /// No reply came in time. The method may run later.
+    TimedOut {
+        /// The link.
+        link: LinkName,
+    },
 }
 
 impl LinkCallFailed {
@@ -156,6 +162,9 @@ impl fmt::Display for LinkCallFailed {
             }
             LinkCallFailed::Ended { link } => {
                 write!(f, "the dispatcher ended before the reply of {link}; the method may have run")
+            }
+            LinkCallFailed::TimedOut { link } => {
+                write!(f, "the server of {link} did not reply in time; the method may run later")
             }
         }
     }
@@ -227,6 +236,62 @@ impl Context {
         method: u64,
         body: &[u8],
     ) -> Result<Vec<u8>, LinkCallFailed> {
+        self.call_link_noting(to, method, body, &Cell::new(false)).await
+    }
+
+    /// Calls a method of the server at the other end of a link, like [`call_link`](Context::call_link), for
+    /// at most `limit`.
+    ///
+    /// # Errors
+    /// [`LinkCallFailed`]. [`TimedOut`](LinkCallFailed::TimedOut) means that the request was sent, and no
+    /// reply came in time. If the link had no room in time, the request was not sent:
+    /// [`NotSent`](LinkCallFailed::NotSent) with [`Retry`](LinkError::Retry).
+    ///
+    /// # Example
+    /// ```
+    /// use squall::fleet::{Dispatcher, Link, LinkCallFailed, LinkListener, LinkPort};
+    /// use std::time::Duration;
+    ///
+    /// let name = format!("docs-call-link-for-{}", std::process::id());
+    /// // A server that does not serve its links.
+    /// let _port = LinkPort::listen(LinkListener::bind(&name)?)?;
+    /// let dispatcher = Dispatcher::new();
+    /// let context = dispatcher.context();
+    /// let server = context.add_server(Link::connect(&name)?)?;
+    /// dispatcher.context().spawn(async move {
+    ///     let result = context.call_link_for(&server, 1, b"hello", Duration::from_millis(1)).await;
+    ///     assert_eq!(result, Err(LinkCallFailed::TimedOut { link: server.name() }));
+    ///     context.stop();
+    /// });
+    /// dispatcher.run();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn call_link_for(
+        &self,
+        to: &LinkServer,
+        method: u64,
+        body: &[u8],
+        limit: Duration,
+    ) -> Result<Vec<u8>, LinkCallFailed> {
+        let link = to.name();
+        let is_sent = Cell::new(false);
+        let called = self.within(limit, self.call_link_noting(to, method, body, &is_sent)).await;
+        called.unwrap_or_else(|| {
+            Err(match is_sent.get() {
+                true => LinkCallFailed::TimedOut { link },
+                false => LinkCallFailed::NotSent(LinkError::Retry { link }),
+            })
+        })
+    }
+
+    /// Calls a method over a link, and notes when the request is sent.
+    async fn call_link_noting(
+        &self,
+        to: &LinkServer,
+        method: u64,
+        body: &[u8],
+        is_sent: &Cell<bool>,
+    ) -> Result<Vec<u8>, LinkCallFailed> {
         let link = to.name();
         if self.0.has_ended.get() || to.has_ended.get() {
             return Err(LinkCallFailed::NotSent(LinkError::Ended { link }));
@@ -236,6 +301,7 @@ impl Context {
         let reply_to = Some(Destination::Link);
         Envelope::Request { method, token, reply_to, key: None, body }.write(&mut message);
         to.sender.wait_to_send(&message).await.map_err(LinkCallFailed::NotSent)?;
+        is_sent.set(true);
         drop(message);
         reply.await.map_err(|reason| LinkCallFailed::of(reason, link, method))
     }

@@ -776,3 +776,46 @@ fn a_call_over_a_link_ends_with_the_link_and_by_no_other_link() {
     assert!(results[1].as_ref().unwrap_err().may_have_run());
     assert_eq!(results[2], Err(LinkCallFailed::NotSent(LinkError::Ended { link })));
 }
+
+#[test]
+fn a_call_over_a_link_ends_at_its_limit_and_its_late_reply_ends_no_other() {
+    let dispatcher = Dispatcher::new();
+    let context = dispatcher.context();
+    let (link, mut peer) = pair(4096);
+    let server = context.add_server(link).unwrap();
+    let link = server.name();
+    let results = Rc::new(RefCell::new(Vec::new()));
+    let notes = results.clone();
+    dispatcher.context().spawn(async move {
+        // The lane has room for the first one alone.
+        for (bytes, limit) in [(3000, 20), (3000, 20), (1, 3_600_000)] {
+            let limit = Duration::from_millis(limit);
+            let result = context.call_link_for(&server, 1, &vec![7; bytes], limit).await;
+            notes.borrow_mut().push(result);
+        }
+        Condition::new().wait().await;
+    });
+    let mut run = Box::pin(dispatcher.run_async());
+    let mut drive_until = |count| {
+        while results.borrow().len() < count {
+            assert!(drive(&mut run).is_pending());
+            thread::yield_now();
+        }
+    };
+    drive_until(2);
+    // The replies of the late and of the third call.
+    assert!(peer.1.wait().block_for(Duration::ZERO).unwrap());
+    assert_eq!(peer.1.receive().unwrap().unwrap().len(), message(REQUEST, 1, 1).len() + 3000);
+    for token in [1, 2, 3] {
+        peer.0.send(&[message(3, 0, token), token.to_string().into_bytes()].concat()).unwrap();
+    }
+    drive_until(3);
+    let results = results.borrow();
+    assert_eq!(results[0], Err(LinkCallFailed::TimedOut { link }));
+    assert_eq!(results[1], Err(LinkCallFailed::NotSent(LinkError::Retry { link })));
+    assert_eq!(
+        results.iter().map(|it| it.as_ref().is_err_and(|e| e.may_have_run())).collect::<Vec<_>>(),
+        [true, false, false]
+    );
+    assert_eq!(results[2].as_deref(), Ok(&b"3"[..]));
+}
