@@ -18,6 +18,11 @@
 //! - I6. A way opens at most [`QUOTA`] sessions. So a hostile process at one link cannot take all of them.
 //! - I7. Copies of a request for a session carry one nonce, and open one session.
 //!
+//! The nodes of a group have another memory, `protocol/serving.rs`. Its sessions have several open calls,
+//! travel with shards, and stay while a call of theirs runs. Its callers belong to the group. Here a caller
+//! may be hostile, so it has one call at a time. New sessions and replies take the place of the oldest ones.
+//! One memory for both would have the rules of both.
+//!
 //! Not promised: the memory outlives its dispatcher, or its limits. The fate of a call is then told as
 //! uncertain.
 //! Cost: a lookup in a hash map and an entry of a tree for each call, and a copy of its reply. Calls without

@@ -16,6 +16,7 @@
 
 use super::answer::{Answer, Fate, Key, Lookup, Part};
 use super::directory::Entry;
+use super::ended::CERTAIN;
 use super::frame::Body;
 use super::guard::Guard;
 use super::name::{Name, NameAlias};
@@ -71,6 +72,8 @@ struct Sent {
     number: u64,
     node: NodeId,
     attempts: u32,
+    /// The time of the first one.
+    first_at: Time,
 }
 
 /// An `Open` without an answer.
@@ -369,7 +372,7 @@ impl Client {
                 let number = session.next;
                 session.next += 1;
                 call.retry = RETRY;
-                Sent { key, session: session_id, number, node, attempts: 1 }
+                Sent { key, session: session_id, number, node, attempts: 1, first_at: now }
             }
         };
         call.sent = Some(sent);
@@ -465,7 +468,9 @@ impl Client {
                 if let Some(lost) = lost.filter(|lost| lost.id == Some(session)) {
                     *lost = ClientSession::default();
                 }
-                let refused = Guard::FirstAttempt.or(sent.attempts == 1 && sent.node == from && !known);
+                let is_first =
+                    sent.attempts == 1 && sent.node == from && now < sent.first_at + CERTAIN && !known;
+                let refused = Guard::FirstAttempt.or(is_first);
                 if refused || call.route.repeatable {
                     call.uncertain |= !refused;
                     call.sent = None;

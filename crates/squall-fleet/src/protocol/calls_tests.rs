@@ -3,6 +3,7 @@
 use super::answer::{Answer, Key, Lookup, Part};
 use super::calls::Client;
 use super::directory::{Entry, Shard};
+use super::ended::CERTAIN;
 use super::frame::{Body, Frame};
 use super::{CallId, Fate, LARGEST_BODY, Name, NameAlias, NodeId, OPEN_MAX, Random, Route, Time};
 use std::collections::BTreeSet;
@@ -120,6 +121,19 @@ fn a_call_that_is_open_for_long_stops_no_other_call() {
         assert_eq!(sent(&mut client, &mut lookup, 0), [(number, [0, number].into())]);
         client.answered(0, DEAD, 5, number, Answer::Result(Vec::new()), &mut lookup);
         assert_eq!(std::mem::take(&mut client.done), [(id, Ok(Vec::new()))]);
+    }
+}
+
+#[test]
+fn a_late_refusal_is_not_certain() {
+    for (late, ends) in [(CERTAIN - 1, false), (CERTAIN, true)] {
+        let (mut client, mut lookup) = (Client::new(Random::new(1)), OutOfDate::new());
+        call(&mut client, 0);
+        assert_eq!(sent(&mut client, &mut lookup, 0).len(), 1);
+        // The node was suspended, and has not sent the call again.
+        client.answered(late, DEAD, 5, 0, Answer::NoSession { known: false }, &mut lookup);
+        let lost: Vec<_> = client.done.iter().map(|(_, result)| result.clone()).collect();
+        assert_eq!(lost, if ends { vec![Err(Fate::ServerLost)] } else { vec![] });
     }
 }
 

@@ -17,6 +17,7 @@ mod core;
 mod directory;
 #[cfg(test)]
 mod directory_tests;
+mod ended;
 mod figures;
 mod frame;
 #[cfg(test)]

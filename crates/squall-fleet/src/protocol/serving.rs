@@ -16,6 +16,10 @@
 //! - I8. A session remembers calls that run, and results of open calls, of which there are at most
 //!   `OPEN_MAX`. So a call that is open for long keeps no memory of the calls that end meanwhile.
 //!
+//! [`Ended`] remembers sessions after their end. A dispatcher has another memory of calls, `once.rs`. There a
+//! caller has one call at a time, may be hostile, and may lose its oldest session to a new one. Here a
+//! session has several open calls, and travels with its shard.
+//!
 //! Not promised: the results of a client that is cut off for `QUIET`, while it has the most sessions and
 //! there is no room. It is told that its calls may have run.
 //! Cost: a lookup in four ordered maps for each call.
@@ -24,6 +28,7 @@
 
 use super::answer::{Answer, Key, Part};
 use super::directory::Shard;
+use super::ended::Ended;
 use super::guard::Guard;
 use super::name::NameAlias;
 use super::{AGAIN, NodeId, RunId, Time};
@@ -34,8 +39,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const SESSIONS_MAX: usize = if cfg!(test) { 16 } else { 65_536 };
 /// The most sessions that a client is asked to end at a time.
 const RELEASES_MAX: usize = 64;
-/// The most ended sessions that a node remembers.
-const ENDED_MAX: usize = 65_536;
 /// The most calls that run on a node.
 const RUNS_MAX: usize = 1_024;
 /// A session lives so long without a call.
@@ -173,9 +176,7 @@ pub(crate) struct Serving {
     /// Calls and sessions that were refused since there were too many.
     pub(crate) refused: u64,
     /// Sessions that have ended. A copy of one of their calls may have run.
-    ended: BTreeSet<u64>,
-    /// Some ended sessions are not in `ended`.
-    ended_more: bool,
+    ended: Ended,
     pub(crate) shards: BTreeMap<(NameAlias, u32), LocalShard>,
     /// Shards with a target, by the last change of the directory.
     pub(crate) moving: BTreeSet<(NameAlias, u32)>,
@@ -260,7 +261,7 @@ impl Serving {
             session.used_at + limit <= now && !session.is_running()
         };
         let ended = self.sessions.iter().filter(|(_, session)| ends(session)).map(|(id, _)| *id);
-        self.end_sessions(ended.collect());
+        self.end_sessions(now, ended.collect());
         let idle = |session: &Session| session.client == most && !session.is_running();
         let idle = self.sessions.iter().filter(|(_, session)| idle(session));
         let mut idle: Vec<(Time, Key, u64)> =
@@ -292,7 +293,7 @@ impl Serving {
         let full = self.runs.len() >= RUNS_MAX;
         let number_of_session = session;
         let Some(session) = self.sessions.get_mut(&session).filter(|session| session.key == key) else {
-            let known = self.ended_more || self.ended.contains(&number_of_session);
+            let known = self.ended.may_have(now, number_of_session);
             return Arrived::Answer(Answer::NoSession { known });
         };
         // The number of a session is a secret of its client. A client that begins again keeps its sessions.
@@ -381,7 +382,7 @@ impl Serving {
     pub(crate) fn adopt(&mut self, now: Time, sessions: Vec<(u64, Session)>) {
         for (id, mut session) in sessions {
             session.used_at = now;
-            self.ended.remove(&id);
+            self.ended.remove(id);
             self.remove(id);
             self.insert(id, session);
         }
@@ -392,14 +393,10 @@ impl Serving {
         self.by_key.range((key, 0)..=(key, u64::MAX)).map(|(_, id)| *id).collect()
     }
 
-    fn end_sessions(&mut self, ids: Vec<u64>) {
+    fn end_sessions(&mut self, now: Time, ids: Vec<u64>) {
         for id in ids {
             self.remove(id);
-            self.ended.insert(id);
-        }
-        while self.ended.len() > ENDED_MAX {
-            self.ended.pop_first();
-            self.ended_more = true;
+            self.ended.add(now, id);
         }
     }
 
@@ -431,9 +428,9 @@ impl Serving {
     }
 
     /// Forgets a shard with its sessions.
-    pub(crate) fn end(&mut self, name: NameAlias, shard: u32) -> Option<LocalShard> {
+    pub(crate) fn end(&mut self, now: Time, name: NameAlias, shard: u32) -> Option<LocalShard> {
         let key = Key { name, part: Part::Shard(shard) };
-        self.end_sessions(self.ids_of(key));
+        self.end_sessions(now, self.ids_of(key));
         self.moving.remove(&(name, shard));
         self.given_up.remove(&(name, shard));
         self.shards.remove(&(name, shard))

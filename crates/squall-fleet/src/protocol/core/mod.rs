@@ -213,7 +213,7 @@ impl Core {
             self.registrations.clear();
             self.requests.push_back((None, Request::Leave));
             if !self.group.is_member() {
-                self.end();
+                self.end(now);
             }
         }
         self.finish(now);
@@ -689,7 +689,7 @@ impl Core {
         let random = Random::new(self.random.next());
         self.group = Group::new(me, self.options.timing, random, now);
         self.counts.forget_members();
-        self.drop_shards();
+        self.drop_shards(now);
         self.end_rosters();
         self.serving.begin_again();
         // A request that may be applied already is asked for again: its keys tell.
@@ -704,11 +704,11 @@ impl Core {
         self.was_member = false;
         self.join_at = now;
         if self.leaves {
-            self.end();
+            self.end(now);
         }
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, now: Time) {
         self.joins = false;
         self.ended = true;
         self.client.close();
@@ -720,7 +720,7 @@ impl Core {
         for node in members.copied().filter(|node| *node != self.group.me).collect::<Vec<_>>() {
             self.send(node, Body::Ended { node: self.group.me });
         }
-        self.drop_shards();
+        self.drop_shards(now);
         self.end_rosters();
         for (ticket, _) in self.requests.drain(..) {
             if let Some(ticket) = ticket {
@@ -777,7 +777,7 @@ impl Core {
         if !is_member && self.was_member {
             self.was_member = false;
             match self.leaves {
-                true => self.end(),
+                true => self.end(now),
                 false => return self.begin_again(now),
             }
         }

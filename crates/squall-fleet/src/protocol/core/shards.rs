@@ -25,7 +25,7 @@ impl Core {
             .map(|(at, _)| *at)
             .collect();
         for (name, shard) in gone {
-            if let Some(local) = self.serving.end(name, shard) {
+            if let Some(local) = self.serving.end(now, name, shard) {
                 self.outputs.push_back(Output::Drop { service: local.service, shard });
             }
         }
@@ -141,10 +141,10 @@ impl Core {
     }
 
     /// Forgets all shards.
-    pub(super) fn drop_shards(&mut self) {
+    pub(super) fn drop_shards(&mut self, now: Time) {
         let shards: Vec<(NameAlias, u32)> = self.serving.shards.keys().copied().collect();
         for (name, shard) in shards {
-            if let Some(local) = self.serving.end(name, shard) {
+            if let Some(local) = self.serving.end(now, name, shard) {
                 self.outputs.push_back(Output::Drop { service: local.service, shard });
             }
         }
