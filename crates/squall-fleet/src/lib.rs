@@ -142,9 +142,9 @@ pub use methods::Methods;
 #[cfg(not(loom))]
 pub use node::{
     CallLost, ExportError, GroupInfo, GroupKey, Growth, GrowthAction, GrowthDecision, GrowthOptions,
-    GrowthReason, MemberInfo, MemberNumber, NameOptions, NamedSendError, NamedSender, NamedSending, Node, NodeBuilder,
-    NodeImportError, NodeInfo, NodeLoad, RequestError, Roster, RosterMember, Seat, Service, ServiceCall,
-    ServiceInfo, ShardInfo, ShardService, nodes,
+    GrowthReason, MemberInfo, MemberNumber, NameOptions, NamedSendError, NamedSender, NamedSending, Node,
+    NodeBuilder, NodeImportError, NodeInfo, NodeLoad, RequestError, Roster, RosterMember, Seat, Service,
+    ServiceCall, ServiceInfo, ShardInfo, ShardService, nodes,
 };
 #[cfg(not(loom))]
 pub use protocol::{CallCounts, EndInfo, EndReason, NodeFigures, NodeState};
