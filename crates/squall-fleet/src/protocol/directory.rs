@@ -208,6 +208,13 @@ impl Directory {
         self.reserved.keys()
     }
 
+    /// Returns whether frames of a node may come from this endpoint. A member may use none of another member.
+    /// An endpoint that no member has is allowed: a transport may know a node by a name of its own.
+    pub(crate) fn may_speak(&self, node: NodeId, endpoint: &str) -> bool {
+        let Some(member) = self.members.get(&node) else { return true };
+        member.endpoint == endpoint || self.members.values().all(|other| other.endpoint != endpoint)
+    }
+
     pub(crate) fn entry(&self, alias: NameAlias) -> Option<(&Name, &Entry)> {
         let name = self.aliases.get(&alias)?;
         Some((name, self.names.get(name)?))

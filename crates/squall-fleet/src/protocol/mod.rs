@@ -28,6 +28,8 @@ mod location;
 mod name;
 #[cfg(test)]
 mod order_tests;
+#[cfg(test)]
+mod origin_tests;
 mod serving;
 #[cfg(test)]
 mod sim;

@@ -4,6 +4,7 @@
 //! - I2. A node acts on committed changes alone.
 //! - I3. A node that was removed begins again under another number. It keeps no shard and no session, and
 //!   registers its services again.
+//! - I4. A frame of a member that came from the endpoint of another member is dropped.
 
 mod look;
 mod names;
@@ -386,7 +387,8 @@ impl Core {
     /// Receives a frame. `from` is the endpoint to answer to. A frame of another group, of another version,
     /// or for another node, changes nothing.
     pub(crate) fn receive(&mut self, now: Time, from: &str, bytes: &[u8]) {
-        let Some(frame) = Frame::decode(bytes) else { return };
+        let speaks = |frame: &Frame| self.group.directory.may_speak(frame.from, from);
+        let Some(frame) = Frame::decode(bytes).filter(speaks) else { return };
         let me = self.group.me;
         if self.ended && frame.to == me && !self.past.contains(&me) {
             self.past.push(me);
@@ -421,9 +423,7 @@ impl Core {
         }
         let endpoints = &mut self.known.endpoints;
         if let Some((old, _)) = endpoints.get_mut(&node) {
-            if old != endpoint {
-                endpoint.clone_into(old);
-            }
+            endpoint.clone_into(old);
             return;
         }
         if endpoints.len() >= CACHED_MAX {
