@@ -10,6 +10,8 @@ use std::net::SocketAddr;
 
 /// The first bytes of a hello: the protocol and its version.
 pub(crate) const MAGIC: [u8; 8] = *b"squalln1";
+/// The first bytes of a greeting on an encrypted connection: the protocol and its version.
+pub(crate) const SEALED_MAGIC: [u8; 8] = *b"squallx1";
 /// The bytes of a hello before the endpoint.
 const HELLO_HEAD: usize = MAGIC.len() + 1;
 /// The longest endpoint in a hello, in bytes. An address of version 6 with a scope and a port needs 62.
@@ -23,7 +25,13 @@ const BUFFER_BYTES: usize = 16 << 10;
 /// How the endpoints of this transport begin.
 const SCHEME: &str = "tcp/";
 
-/// The bytes are no hello of this version, or announce a frame beyond the limit.
+/// Whether bytes begin as those of the other kind of connection do: `magic` is the one that was expected.
+pub(crate) fn is_other_kind(magic: [u8; 8], bytes: &[u8]) -> bool {
+    [MAGIC, SEALED_MAGIC].iter().any(|known| *known != magic && bytes.starts_with(known))
+}
+
+/// The bytes are no greeting of this version, announce a frame beyond the limit, or do not open with the keys
+/// of their connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 

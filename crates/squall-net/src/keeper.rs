@@ -8,24 +8,28 @@
 //!   the event before it empties the list, so it misses no order.
 //! - I2. Each reading thread ends when its connection does, and the keeper joins it. So at the keeper's end
 //!   all threads have ended, and the receiver is not called any more.
-//! - I3. Accepted connections that have sent no hello are at most `half_open`. Each connection has at most
-//!   `dead_after` for its hello, also a dialled one.
+//! - I3. Accepted connections without a whole greeting are at most `half_open`. Each connection has at most
+//!   `dead_after` for its greeting, also a dialled one.
 //! - I4. All connections are at most `connections`.
 //!
 //! Cost: an idle keeper sleeps. It wakes for orders, new connections and the ends of pauses.
 
-use crate::frame::{Frames, HELLO_BYTES_MAX, Hello, address, hello};
-use crate::peer::{BACKOFF_MAX, Flushed, Link, Peer};
+use crate::cipher::Opener;
+use crate::fault::{ConnectionFault, FaultReason};
+use crate::frame::{address, hello};
+use crate::greet::{Asked, Greeted, HalfOpen, Secured, greet};
+use crate::peer::{Flushed, Link, Peer};
+use crate::read::Reading;
 use crate::tcp::Settings;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use squall_fleet::Receiver;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use squall_sys::sync::thread::{Builder, JoinHandle, ThreadId, current};
 use squall_sys::sync::{Mutex, StdArc as Arc, lock};
 use std::collections::HashMap;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -49,6 +53,7 @@ pub(crate) struct Shared {
     orders: Mutex<Orders>,
     event: OwnedFd,
     pub(crate) counts: Counts,
+    fault: Mutex<Option<ConnectionFault>>,
 }
 
 #[derive(Debug, Default)]
@@ -96,7 +101,19 @@ impl Shared {
             orders: Mutex::default(),
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             counts: Counts::default(),
+            fault: Mutex::default(),
         })
+    }
+
+    /// Notes the fault of a connection with this endpoint or address.
+    pub(crate) fn note_fault(&self, remote: &str, reason: FaultReason) {
+        let fault = ConnectionFault { local: self.endpoint.clone(), remote: remote.to_owned(), reason };
+        *lock(&self.fault, "the latest fault") = Some(fault);
+    }
+
+    /// Returns the latest fault.
+    pub(crate) fn last_fault(&self) -> Option<ConnectionFault> {
+        lock(&self.fault, "the latest fault").clone()
     }
 
     /// Finds the peer of this name, or makes it. Returns `None` if that is not possible.
@@ -167,8 +184,13 @@ impl Shared {
         self.order(|orders| orders.stop = true);
     }
 
+    /// Orders the end of a connection with a reader that is about to end.
+    pub(crate) fn order_join(&self, id: u64) {
+        self.order(|orders| orders.ended.push(id));
+    }
+
     /// Notes that the calling thread belongs to this transport.
-    fn enter(&self) {
+    pub(crate) fn enter(&self) {
         let own = current().id();
         lock(&self.orders, "the keeper's orders").threads.push(own);
     }
@@ -178,15 +200,6 @@ impl Shared {
         let own = current().id();
         lock(&self.orders, "the keeper's orders").threads.contains(&own)
     }
-}
-
-/// An accepted connection before its hello.
-#[derive(Debug)]
-struct HalfOpen {
-    stream: TcpStream,
-    from: SocketAddr,
-    bytes: Vec<u8>,
-    until: Instant,
 }
 
 /// A dial in progress.
@@ -215,6 +228,8 @@ pub(crate) struct Keeper {
     accept_after: Option<Instant>,
     half_open: Vec<HalfOpen>,
     dials: Vec<Dial>,
+    /// Dialled connections that wait for a greeting.
+    asked: Vec<Asked>,
     /// Peers to dial at these times.
     later: Vec<(Arc<Peer>, Instant)>,
     /// Peers to forget at these times, unless they are in use by then.
@@ -231,6 +246,7 @@ struct Ready {
     accept: bool,
     half_open: Vec<bool>,
     dials: Vec<bool>,
+    asked: Vec<bool>,
     blocked: Vec<bool>,
 }
 
@@ -249,6 +265,7 @@ impl Keeper {
             accept_after: None,
             half_open: Vec::new(),
             dials: Vec::new(),
+            asked: Vec::new(),
             later: Vec::new(),
             idle: Vec::new(),
             blocked: Vec::new(),
@@ -280,6 +297,7 @@ impl Keeper {
         let now = Instant::now();
         // The indices of `ready` hold until the lists change: the later entries first.
         self.write_blocked(&ready.blocked);
+        self.read_greetings(&ready.asked, now);
         self.end_dials(&ready.dials, now);
         self.read_hellos(&ready.half_open, now);
         if ready.accept {
@@ -308,9 +326,11 @@ impl Keeper {
         }
         polled.extend(self.half_open.iter().map(|half| PollFd::new(&half.stream, PollFlags::IN)));
         polled.extend(self.dials.iter().map(|dial| PollFd::new(&dial.stream, PollFlags::OUT)));
+        polled.extend(self.asked.iter().map(|asked| PollFd::new(&asked.stream, PollFlags::IN)));
         polled.extend(self.blocked.iter().map(|(_, link)| PollFd::new(&link.stream, PollFlags::OUT)));
         let times = self.half_open.iter().map(|half| half.until);
         let times = times.chain(self.dials.iter().map(|dial| dial.until));
+        let times = times.chain(self.asked.iter().map(|asked| asked.until));
         let times = times.chain(self.later.iter().chain(&self.idle).map(|(_, at)| *at));
         let next = times.chain(self.accept_after.filter(|_| !accepts)).min();
         let timeout = next.and_then(|at| Timespec::try_from(at.saturating_duration_since(now)).ok());
@@ -323,6 +343,7 @@ impl Keeper {
             accept: accepts && happened.next().unwrap_or(false),
             half_open: happened.by_ref().take(self.half_open.len()).collect(),
             dials: happened.by_ref().take(self.dials.len()).collect(),
+            asked: happened.by_ref().take(self.asked.len()).collect(),
             blocked: happened.collect(),
         }
     }
@@ -366,7 +387,7 @@ impl Keeper {
 
     /// The connections, and those that are being made.
     fn connections(&self) -> usize {
-        self.open.len() + self.dials.len() + self.half_open.len()
+        self.open.len() + self.dials.len() + self.asked.len() + self.half_open.len()
     }
 
     fn fail(&mut self, peer: Arc<Peer>, now: Instant) {
@@ -377,9 +398,8 @@ impl Keeper {
     fn end_dials(&mut self, ready: &[bool], now: Instant) {
         for (at, dial) in std::mem::take(&mut self.dials).into_iter().enumerate() {
             if ready.get(at) == Some(&true) {
-                let greeting = hello(&self.shared.endpoint);
-                match finish_dial(&dial.stream).and_then(|()| self.prepare(&dial.stream, &greeting)) {
-                    Ok(()) => self.open(dial.stream, dial.peer, true, now),
+                match finish_dial(&dial.stream).and_then(|()| self.prepare(&dial.stream)) {
+                    Ok(()) => self.ask(dial, now),
                     Err(_) => self.fail(dial.peer, now),
                 }
             } else if dial.until <= now {
@@ -390,8 +410,39 @@ impl Keeper {
         }
     }
 
-    /// Sets the options of a connection, and sends our hello.
-    fn prepare(&self, stream: &TcpStream, greeting: &[u8]) -> io::Result<()> {
+    /// Greets the other side of a dialled connection.
+    fn ask(&mut self, dial: Dial, now: Instant) {
+        let Dial { stream, peer, .. } = dial;
+        let (settings, endpoint) = (&self.shared.settings, &self.shared.endpoint);
+        let Some(secret) = &settings.secret else {
+            return match greet(&stream, &hello(endpoint)) {
+                Ok(()) => self.open(stream, peer, None, true, now),
+                Err(_) => self.fail(peer, now),
+            };
+        };
+        match Asked::begin(stream, peer, now + settings.dead_after, secret, endpoint) {
+            Ok(asked) => self.asked.push(asked),
+            Err(peer) => self.fail(peer, now),
+        }
+    }
+
+    fn read_greetings(&mut self, ready: &[bool], now: Instant) {
+        for (at, mut asked) in std::mem::take(&mut self.asked).into_iter().enumerate() {
+            match if ready.get(at) == Some(&true) { asked.read() } else { Ok(None) } {
+                Ok(Some(secured)) => self.open(asked.stream, asked.peer, Some(secured), true, now),
+                Ok(None) if asked.until > now => self.asked.push(asked),
+                failed => {
+                    if let Err(Some(reason)) = failed {
+                        self.shared.note_fault(&asked.peer.name, reason);
+                    }
+                    self.fail(asked.peer, now);
+                }
+            }
+        }
+    }
+
+    /// Sets the options of a connection.
+    fn prepare(&self, stream: &TcpStream) -> io::Result<()> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         let dead_after = self.shared.settings.dead_after;
@@ -402,9 +453,7 @@ impl Keeper {
         sockopt::set_tcp_keepcnt(stream, PROBES)?;
         let millis = u32::try_from(dead_after.as_millis()).unwrap_or(u32::MAX);
         sockopt::set_tcp_user_timeout(stream, millis)?;
-        // The buffer of a new connection takes it whole.
-        let sent = send(stream, greeting, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
-        if sent == greeting.len() { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
+        Ok(())
     }
 
     fn accept(&mut self, now: Instant) {
@@ -417,7 +466,7 @@ impl Keeper {
                     if self.half_open.len() < settings.half_open && self.connections() < settings.connections
                     {
                         let until = now + settings.dead_after;
-                        self.half_open.push(HalfOpen { stream, from, bytes: Vec::new(), until });
+                        self.half_open.push(HalfOpen::new(stream, from, until));
                     } else {
                         add(&self.shared.counts.refused, 1);
                     }
@@ -435,37 +484,55 @@ impl Keeper {
 
     fn read_hellos(&mut self, ready: &[bool], now: Instant) {
         for (at, mut half) in std::mem::take(&mut self.half_open).into_iter().enumerate() {
-            let greeted = if ready.get(at) == Some(&true) { read_hello(&mut half) } else { Ok(false) };
+            let (secret, endpoint) = (self.shared.settings.secret.as_ref(), &self.shared.endpoint);
+            let greeted = if ready.get(at) == Some(&true) { half.read(secret, endpoint) } else { Ok(None) };
             match greeted {
-                Ok(true) => self.welcome(half, now),
-                Ok(false) if half.until > now => self.half_open.push(half),
-                _ => add(&self.shared.counts.refused, 1),
+                Ok(Some(greeted)) => self.welcome(half, greeted, now),
+                Ok(None) if half.until > now => self.half_open.push(half),
+                failed => {
+                    if let Err(Some(reason)) = failed {
+                        self.shared.note_fault(&half.name(), reason);
+                    }
+                    add(&self.shared.counts.refused, 1);
+                }
             }
         }
     }
 
     /// Answers the hello of an accepted connection, and begins to read it.
-    fn welcome(&mut self, half: HalfOpen, now: Instant) {
-        let Ok(Hello::Whole(claimed)) = Hello::read(&half.bytes) else { return };
+    fn welcome(&mut self, half: HalfOpen, greeted: Greeted, now: Instant) {
+        let Greeted { claimed, secured } = greeted;
         // Frames for an endpoint go to the address in it, or to a connection from that address.
-        let credible = address(claimed).filter(|address| same_host(address.ip(), half.from.ip()));
+        let credible = address(&claimed).filter(|address| same_host(address.ip(), half.from.ip()));
         let peer = match credible {
-            Some(_) => self.shared.accepted_peer(claimed, credible),
+            Some(_) => self.shared.accepted_peer(&claimed, credible),
             None => self.shared.accepted_peer(&format!("tcp-from/{}#{}", half.from, self.next_id), None),
         };
-        let greeting = hello(&self.shared.endpoint);
         let Some(peer) = peer else { return };
-        match self.prepare(&half.stream, &greeting) {
-            Ok(()) => self.open(half.stream, peer, false, now),
+        let prepared = self.prepare(&half.stream).and_then(|()| match &secured {
+            None => greet(&half.stream, &hello(&self.shared.endpoint)),
+            // Answered already.
+            Some(_) => Ok(()),
+        });
+        match prepared {
+            Ok(()) => self.open(half.stream, peer, secured, false, now),
             Err(_) => self.shared.forget_if_idle(&peer),
         }
     }
 
     /// Begins to write to a connection, and to read it.
-    fn open(&mut self, stream: TcpStream, peer: Arc<Peer>, dialled: bool, now: Instant) {
+    fn open(
+        &mut self,
+        stream: TcpStream,
+        peer: Arc<Peer>,
+        secured: Option<Secured>,
+        dialled: bool,
+        now: Instant,
+    ) {
         let id = self.next_id;
         self.next_id += 1;
-        let link = Arc::new(Link { id, stream });
+        let (keys, opener) = secured.map_or((None, Opener::default()), |(keys, opener)| (Some(keys), opener));
+        let link = Arc::new(Link { id, stream, keys });
         // First, so that an answer to the first frame finds the connection.
         match peer.connect(Arc::clone(&link)) {
             Flushed::Blocked => self.blocked.push((Arc::clone(&peer), Arc::clone(&link))),
@@ -477,6 +544,7 @@ impl Keeper {
             link: Arc::clone(&link),
             peer: Arc::clone(&peer),
             receiver: self.receiver.clone(),
+            opener,
         };
         add(&self.shared.counts.connections, 1);
         match Builder::new().name("squall-net-read".to_owned()).spawn(move || reading.run(dialled)) {
@@ -532,85 +600,6 @@ impl Keeper {
     }
 }
 
-/// The work of a thread that reads a connection.
-struct Reading {
-    shared: Arc<Shared>,
-    link: Arc<Link>,
-    peer: Arc<Peer>,
-    receiver: Receiver,
-}
-
-impl Reading {
-    /// Hands frames to the receiver until the connection ends. Returns whether the connection was of use: a
-    /// frame came, or the connection stayed longer than the longest pause.
-    fn run(self, dialled: bool) -> bool {
-        self.shared.enter();
-        // The hello of a dialling side was read by the keeper.
-        if dialled && self.read_greeting().is_err() {
-            return false;
-        }
-        let began = Instant::now();
-        self.read_frames() > 0 || began.elapsed() > BACKOFF_MAX
-    }
-
-    /// Reads the hello of the other side, which has `dead_after` for it (I3).
-    fn read_greeting(&self) -> io::Result<()> {
-        let mut stream = &self.link.stream;
-        let until = Instant::now() + self.shared.settings.dead_after;
-        let mut known = Vec::with_capacity(HELLO_BYTES_MAX);
-        // Never more than the hello: frames are read after it.
-        while let Hello::Lacks(missing) = Hello::read(&known).map_err(|_| ErrorKind::InvalidData)? {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(ErrorKind::TimedOut.into());
-            }
-            stream.set_read_timeout(Some(left))?;
-            let mut bytes = [0; HELLO_BYTES_MAX];
-            match stream.read(&mut bytes[..missing]) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(count) => known.extend_from_slice(&bytes[..count]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        stream.set_read_timeout(None)
-    }
-
-    /// Returns the number of frames that came.
-    fn read_frames(&self) -> u64 {
-        let mut frames = Frames::new(self.shared.settings.frame_bytes);
-        let mut received = 0;
-        loop {
-            match (&self.link.stream).read(frames.room()) {
-                Ok(0) => return received,
-                Ok(count) => frames.filled(count),
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(_) => return received,
-            }
-            loop {
-                match frames.next() {
-                    Ok(Some(frame)) => {
-                        received += 1;
-                        add(&self.shared.counts.received, 1);
-                        self.receiver.receive(&self.peer.name, frame);
-                    }
-                    Ok(None) => break,
-                    Err(_) => return received,
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Reading {
-    /// Tells the keeper to join this thread, after a panic of the receiver too.
-    fn drop(&mut self) {
-        self.link.end();
-        let id = self.link.id;
-        self.shared.order(|orders| orders.ended.push(id));
-    }
-}
-
 /// Takes the peers with a time that has come.
 fn due(peers: &mut Vec<(Arc<Peer>, Instant)>, now: Instant) -> Vec<Arc<Peer>> {
     peers.extract_if(.., |(_, at)| *at <= now).map(|(peer, _)| peer).collect()
@@ -646,23 +635,5 @@ fn finish_dial(stream: &TcpStream) -> io::Result<()> {
         Err(ErrorKind::ConnectionRefused.into())
     } else {
         Ok(())
-    }
-}
-
-/// Reads as much of a hello as is there. Returns whether it is whole.
-fn read_hello(half: &mut HalfOpen) -> io::Result<bool> {
-    loop {
-        let missing = match Hello::read(&half.bytes).map_err(|_| ErrorKind::InvalidData)? {
-            Hello::Whole(_) => return Ok(true),
-            Hello::Lacks(missing) => missing,
-        };
-        // Never more than the hello: frames are read by the connection's thread.
-        let mut bytes = [0; HELLO_BYTES_MAX];
-        match recv(&half.stream, &mut bytes[..missing], RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok((_, count)) => half.bytes.extend_from_slice(&bytes[..count]),
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        }
     }
 }

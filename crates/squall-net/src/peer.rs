@@ -9,10 +9,14 @@
 //! - I2. No call under the lock waits: writes have the flag `DONTWAIT`.
 //! - I3. The frames of the queue have at most `queue_bytes`, plus one frame.
 //! - I4. A peer that has frames, and no connection, is being dialled or is in the keeper's list.
+//! - I5. Frames wait as they are, and are encrypted for the connection that takes them. The records of a frame
+//!   are made once for a connection, and forgotten with it.
 //!
 //! Not promised: that a written frame arrives.
-//! Cost: a send to a connected peer takes two uncontended locks and one system call, without a copy.
+//! Cost: a send to a connected peer takes two uncontended locks and one system call, without a copy unless
+//! the connection is encrypted.
 
+use crate::cipher::LinkKeys;
 use crate::frame::{LENGTH_BYTES, length};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
@@ -26,12 +30,16 @@ use std::time::{Duration, Instant};
 pub(crate) const BACKOFF_MIN: Duration = Duration::from_millis(10);
 /// The longest pause between two dials.
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(1);
+/// The largest buffer for records that is kept for the next frame, in bytes.
+const RECORDS_KEPT: usize = 64 << 10;
 
 /// A connection after its hello.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) id: u64,
     pub(crate) stream: TcpStream,
+    /// The keys, if the connection is encrypted.
+    pub(crate) keys: Option<LinkKeys>,
 }
 
 impl Link {
@@ -61,8 +69,10 @@ struct State {
     /// The frames that wait, each with its length in front.
     queue: VecDeque<Box<[u8]>>,
     queued_bytes: usize,
-    /// The bytes of the first frame that `link` has taken.
+    /// The bytes of the first frame, or of its records, that `link` has taken.
     begun: usize,
+    /// The records of the first frame for an encrypted `link`, once they are made (I5).
+    records: Vec<u8>,
     /// Whether the keeper waits until `link` takes bytes.
     blocked: bool,
     /// Whether the keeper was asked to dial, and has not yet a connection or a failure.
@@ -130,13 +140,13 @@ impl Peer {
 
     /// Sends a frame, or puts it into the queue.
     pub(crate) fn send(&self, frame: &[u8], queue_bytes: usize) -> Sent {
-        let mut state = self.state();
+        let state = &mut *self.state();
         if state.forgotten {
             return Sent::Forgotten;
         }
         let mut begun = 0;
         if let (Some(link), true) = (&state.link, state.queue.is_empty()) {
-            match write(&link.stream, &length(frame), frame) {
+            match write_frame(link, &mut state.records, 0, &length(frame), frame) {
                 Wrote::All => return Sent::Taken,
                 Wrote::Part(count) => begun = count,
                 Wrote::Broken => state.lose_link(),
@@ -169,7 +179,7 @@ impl Peer {
                 oldest.end();
             }
         }
-        state.begun = 0;
+        state.begin_again();
         state.blocked = false;
         state.flush()
     }
@@ -199,7 +209,7 @@ impl Peer {
         }
         state.blocked = false;
         // It cannot have arrived, so it is sent again from its first byte.
-        state.begun = 0;
+        state.begin_again();
         state.backoff = if proven { BACKOFF_MIN } else { state.backoff.longer() };
         state.retry_at = Some(now + state.backoff);
         if self.address.is_none() {
@@ -268,33 +278,40 @@ impl State {
         }
     }
 
+    /// Forgets the part of the first frame that a connection took, which is no longer the one to write to.
+    fn begin_again(&mut self) {
+        self.begun = 0;
+        self.records = Vec::new();
+    }
+
     /// Ends the connection that a write found broken. The next dial comes after the present pause.
     fn lose_link(&mut self) {
         if let Some(link) = self.link.take() {
             link.end();
         }
         // A frame that was begun is sent again from its first byte.
-        (self.begun, self.blocked) = (0, false);
+        self.begin_again();
+        self.blocked = false;
         self.backoff = self.backoff.max(BACKOFF_MIN);
         self.retry_at = Some(Instant::now() + self.backoff);
     }
 
     fn clear(&mut self) -> usize {
         self.queued_bytes = 0;
-        self.begun = 0;
+        self.begin_again();
         std::mem::take(&mut self.queue).len()
     }
 
     fn flush(&mut self) -> Flushed {
         let Some(link) = self.link.clone() else { return Flushed::Done };
         while let Some(frame) = self.queue.front() {
-            match write(&link.stream, &frame[self.begun..], &[]) {
+            match write_frame(&link, &mut self.records, self.begun, frame, &[]) {
                 Wrote::All => {
                     self.pop();
                     self.begun = 0;
                 }
-                Wrote::Part(count) => {
-                    self.begun += count;
+                Wrote::Part(begun) => {
+                    self.begun = begun;
                     self.blocked = true;
                     return Flushed::Blocked;
                 }
@@ -331,6 +348,28 @@ impl Longer for Duration {
     }
 }
 
+/// Writes as much of a frame as the connection takes now, from the byte `begun` of its bytes or records. The
+/// frame is `first` and `second`. Returns the bytes that it has taken so far.
+fn write_frame(link: &Link, records: &mut Vec<u8>, begun: usize, first: &[u8], second: &[u8]) -> Wrote {
+    let wrote = match &link.keys {
+        None => write(&link.stream, &first[begun..], second),
+        Some(keys) => {
+            if records.is_empty() && keys.seal(&[first, second].concat(), records).is_err() {
+                return Wrote::Broken;
+            }
+            write(&link.stream, &records[begun..], &[])
+        }
+    };
+    match wrote {
+        Wrote::Part(count) => Wrote::Part(begun + count),
+        Wrote::All | Wrote::Broken => {
+            records.clear();
+            records.shrink_to(RECORDS_KEPT);
+            wrote
+        }
+    }
+}
+
 /// Writes as much as the socket takes now.
 fn write(stream: &TcpStream, first: &[u8], second: &[u8]) -> Wrote {
     let whole = first.len() + second.len();
@@ -364,7 +403,7 @@ mod tests {
     fn link(id: u64) -> (Arc<Link>, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (Arc::new(Link { id, stream }), listener.accept().unwrap().0)
+        (Arc::new(Link { id, stream, keys: None }), listener.accept().unwrap().0)
     }
 
     fn peer() -> Peer {
