@@ -1,9 +1,12 @@
 //! Squall's mailbox as a channel of words, and servers behind it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use squall::Owned;
-use squall::fleet::{Caller, Class, Dispatcher, Mailbox, Sender, connect};
+use squall::fleet::{
+    Caller, Class, Dispatcher, LinkListener, LinkPort, Mailbox, Sender, connect, connect_link,
+};
 
 use crate::work::message::{Channel, Receiving, Sending};
 use crate::work::rpc::{Client, Server};
@@ -118,14 +121,8 @@ impl Server for Stubbed {
         let thread = thread::spawn(move || {
             let served = squall::shared::<dyn Next, _>(Plain);
             let mut dispatcher = Dispatcher::new();
-            let context = dispatcher.context();
             dispatcher.serve_object(mailbox, Class::External, served.handle());
-            dispatcher.serve(ends, Class::FleetCall, move |request| {
-                request.reply(&[]);
-                context.stop();
-                std::future::ready(())
-            });
-            dispatcher.run();
+            run_until_asked(dispatcher, ends);
         });
         (Stubbed { object, end }, thread)
     }
@@ -135,8 +132,60 @@ impl Server for Stubbed {
     }
 
     fn stop(&self) {
-        Caller::new().call(&self.end, STOP, &[]).expect("the server runs");
+        ask_to_end(&self.end);
     }
+}
+
+/// An object that a dispatcher serves at a listener of links, called through a stub.
+pub(crate) struct Linked {
+    /// The name of the listener.
+    name: String,
+    /// Ends the server at its first request.
+    end: Sender,
+}
+
+impl Server for Linked {
+    type Client = Owned<dyn Next>;
+
+    fn start() -> (Linked, JoinHandle<()>) {
+        static LISTENERS: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: the number publishes no other data.
+        let number = LISTENERS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("squall-bench-rpc-{}-{number}", std::process::id());
+        let listener = LinkListener::bind(&name).expect("no other listener has this name");
+        let (end, ends) = Words::new(0);
+        let thread = thread::spawn(move || {
+            let served = squall::shared::<dyn Next, _>(Plain);
+            let mut dispatcher = Dispatcher::new();
+            let port = LinkPort::listen(listener).expect("the system has a thread left");
+            dispatcher.serve_object(port, Class::External, served.handle());
+            run_until_asked(dispatcher, ends);
+        });
+        (Linked { name, end }, thread)
+    }
+
+    fn client(&self) -> Owned<dyn Next> {
+        connect_link(&self.name).expect("the server runs")
+    }
+
+    fn stop(&self) {
+        ask_to_end(&self.end);
+    }
+}
+
+/// Runs a dispatcher until a request comes to this mailbox.
+fn run_until_asked(mut dispatcher: Dispatcher, ends: Mailbox) {
+    let context = dispatcher.context();
+    dispatcher.serve(ends, Class::FleetCall, move |request| {
+        request.reply(&[]);
+        context.stop();
+        std::future::ready(())
+    });
+    dispatcher.run();
+}
+
+fn ask_to_end(end: &Sender) {
+    Caller::new().call(end, STOP, &[]).expect("the server runs");
 }
 
 impl Client for Owned<dyn Next> {

@@ -31,6 +31,8 @@ pub(crate) mod rwlocks;
 pub(crate) mod seize;
 pub(crate) mod stores;
 pub(crate) mod taking;
+#[cfg(feature = "net")]
+pub(crate) mod tarpc;
 pub(crate) mod urcu;
 
 /// Tries before the first yield of a rival that is polled.

@@ -8,7 +8,9 @@
 //!
 //! - `tcp` is the floor: a socket, one thread on each side, and frames of a fixed length.
 //! - `squall-net` is our transport. Its receiver sends the next frame. In `squall-net-waiting` a thread sends
-//!   it, which sleeps until the frame before came back.
+//!   it, which sleeps until the frame before came back. In `squall-net-noise` the connection is encrypted.
+//! - `squall-node` is a whole call over our transport: a visitor calls a service by its name, and its thread
+//!   waits for the result.
 //! - `tarpc` calls a service with postcard as its encoding, on a runtime of one thread on each side.
 //! - `zenoh` and `iroh` are the programs in `engines/`. They are looked for in their target folders below the
 //!   current folder, or at the paths in `SQUALL_ENGINE_ZENOH` and `SQUALL_ENGINE_IROH`.
@@ -27,6 +29,7 @@ mod echo;
 mod faults;
 mod hosts;
 mod link;
+mod node_echo;
 mod plain;
 mod program;
 mod tarpc_echo;
@@ -46,6 +49,8 @@ pub(super) static CASE: Case = Case {
         Spec::rival("tcp", |setting| link::subject(&program::TCP, setting)),
         Spec::ours("squall-net", |setting| link::subject(&program::OURS, setting)),
         Spec::ours("squall-net-waiting", |setting| link::subject(&program::OURS_WAITING, setting)),
+        Spec::ours("squall-net-noise", |setting| link::subject(&program::OURS_NOISE, setting)),
+        Spec::ours("squall-node", |setting| link::subject(&program::NODE, setting)),
         Spec::rival("tarpc", |setting| link::subject(&program::TARPC, setting)),
         Spec::rival("zenoh", |setting| link::subject(&program::ZENOH, setting)),
         Spec::rival("iroh", |setting| link::subject(&program::IROH, setting)),

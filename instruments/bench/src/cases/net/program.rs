@@ -1,6 +1,6 @@
 //! The programs of the engines: this program again, with a hidden command, or the ones in `engines/`.
 
-use super::{echo, plain, tarpc_echo};
+use super::{echo, node_echo, plain, tarpc_echo};
 use crate::case::Missing;
 use squall_net::Tcp;
 use std::io;
@@ -32,6 +32,8 @@ enum Program {
 pub(super) static TCP: Engine = own("tcp", false);
 pub(super) static OURS: Engine = own("squall-net", true);
 pub(super) static OURS_WAITING: Engine = own("squall-net-waiting", true);
+pub(super) static OURS_NOISE: Engine = own("squall-net-noise", true);
+pub(super) static NODE: Engine = own("squall-node", false);
 pub(super) static TARPC: Engine = own("tarpc", false);
 pub(super) static ZENOH: Engine = Engine {
     name: "zenoh",
@@ -100,11 +102,15 @@ pub fn net_program(arguments: &[String]) -> io::Result<()> {
         ["tarpc", "client", _, endpoint, bytes] => {
             tarpc_echo::client(address(endpoint)?, bytes.parse().map_err(io::Error::other)?)
         }
+        ["squall-node", "serve", listen] => node_echo::serve(address(listen)?),
+        ["squall-node", "client", listen, endpoint, bytes] => {
+            node_echo::client(address(listen)?, endpoint, bytes.parse().map_err(io::Error::other)?)
+        }
         [engine, "serve", listen] if engine.starts_with(OURS.name) => {
-            echo::serve(&Arc::new(Tcp::builder(address(listen)?).build()?))
+            echo::serve(&Arc::new(transport(engine, address(listen)?)?))
         }
         [engine, "client", listen, endpoint, bytes] if engine.starts_with(OURS.name) => {
-            let tcp = Arc::new(Tcp::builder(address(listen)?).build()?);
+            let tcp = Arc::new(transport(engine, address(listen)?)?);
             let bytes = bytes.parse().map_err(io::Error::other)?;
             echo::client(&tcp, endpoint, bytes, engine == OURS_WAITING.name, |tcp| {
                 tcp.stats().connections > 0
@@ -112,6 +118,13 @@ pub fn net_program(arguments: &[String]) -> io::Result<()> {
         }
         _ => Err(usage()),
     }
+}
+
+/// Makes the transport of one of our engines.
+fn transport(engine: &str, listen: SocketAddr) -> io::Result<Tcp> {
+    let builder = Tcp::builder(listen);
+    let encrypts = engine == OURS_NOISE.name;
+    if encrypts { builder.encrypt(node_echo::key()?).build() } else { builder.build() }
 }
 
 #[cfg(test)]
