@@ -79,6 +79,32 @@ fn a_name_is_called_from_every_node() {
 }
 
 #[test]
+fn a_service_in_place_runs_on_the_thread_that_received_the_call() {
+    let group = Group::new(1);
+    let node = &group.nodes[0];
+    // Returns the name of its thread. Panics by another method.
+    let service = |call: ServiceCall<'_>| {
+        assert_eq!(call.method, 0, "as planned");
+        Some(std::thread::current().name()?.as_bytes().to_vec())
+    };
+    let in_place = NameOptions::new().in_place();
+    node.serve(&name("/worker"), &group.root, NameOptions::new(), service).unwrap();
+    node.serve(&name("/here"), &group.root, in_place, service).unwrap();
+    let visitor = group.visitor("visitor");
+    let worker = visitor.call(&name("/worker"), 0, b"", LONG).unwrap();
+    assert_eq!(worker, b"squall-fleet");
+    for _ in 0..3 {
+        assert_ne!(visitor.call(&name("/here"), 0, b"", LONG).unwrap(), worker);
+        // A panic ends the call alone.
+        assert_eq!(visitor.call(&name("/here"), 1, b"", LONG).unwrap_err().fate, Fate::Dropped);
+    }
+    // A call of the node itself is received by its own thread.
+    let own = std::thread::current().name().unwrap().as_bytes().to_vec();
+    assert_eq!(node.call(&name("/here"), 0, b"", LONG).unwrap(), own);
+    assert!(node.is_member());
+}
+
+#[test]
 fn a_visitor_outlives_its_seeds() {
     let mut group = Group::new(3);
     let visitor = group.visitor("visitor");

@@ -4,9 +4,9 @@
 use crate::frame::Broken;
 
 /// The bytes of a greeting. No greeting is read.
-pub(crate) const GREETING_BYTES: usize = 0;
+pub(crate) const GREETING_BYTES: usize = 1;
 /// The bytes of a confirmation. No confirmation is read.
-pub(crate) const CONFIRM_BYTES: usize = 0;
+pub(crate) const CONFIRM_BYTES: usize = 1;
 /// The most bytes of a record. No record is read.
 pub(crate) const RECORD_BYTES_MAX: usize = 0;
 
@@ -24,7 +24,7 @@ pub(crate) enum LinkKeys {}
 
 /// The records that a connection receives.
 #[derive(Debug, Default)]
-pub(crate) struct Opener;
+pub(crate) struct Opener {}
 
 impl Secret {
     pub(crate) fn ask(&self, _: &str) -> Result<(Vec<u8>, Asking), Broken> {

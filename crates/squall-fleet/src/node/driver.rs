@@ -6,10 +6,12 @@
 //!
 //! - I1. The outputs for one shard are executed in their order: they enter the shard's lane under the lock.
 //! - I2. No user code, and no transport, runs under the lock.
-//! - I3. The timer thread sleeps until the machine's next time. If an event makes it earlier, its
+//! - I3. A worker is woken after the lock, which it takes first.
+//! - I4. The timer thread sleeps until the machine's next time. If an event makes it earlier, its
 //!   thread wakes the timer thread.
 //!
-//! Cost: two locks and the machine's maps for each call, beside the transport.
+//! Cost: two locks and the machine's maps for each call, beside the transport. A service costs the hand-over
+//! to a worker, unless it runs [in place](super::NameOptions::in_place).
 
 use super::growth::NodeLoad;
 use super::mailboxes::ServedMailbox;
@@ -22,7 +24,7 @@ use crate::protocol::{CallId, Core, Directory, NodeFigures, Output, Route, RunId
 use crate::transport::Receive;
 use crate::{Fate, NodeId, Refusal, Transport};
 use squall_sys::fork::forked;
-use squall_sys::panics::drop_payload;
+use squall_sys::panics::{drop_payload, end_panic};
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use squall_sys::sync::{Condvar, Mutex, MutexGuard, StdArc as Arc, Weak, lock, thread};
 use std::cell::Cell;
@@ -36,6 +38,8 @@ type Result<T, E = Fate> = std::result::Result<T, E>;
 #[derive(Clone)]
 pub(super) enum Kind {
     Plain(Arc<dyn Service>),
+    /// A service that the thread which received the call runs.
+    InPlace(Arc<dyn Service>),
     Sharded(Arc<dyn ShardService>),
     Mailbox(Arc<ServedMailbox>),
     Member(Arc<ServedMember>),
@@ -150,6 +154,28 @@ impl Drop for RunsShard {
     }
 }
 
+std::thread_local! {
+    /// Whether this thread runs a service in place. Calls that it receives meanwhile go to workers, so the
+    /// stack has one service.
+    static RUNS_IN_PLACE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The time in which this thread runs a service in place, until it is dropped.
+struct RunsInPlace;
+
+impl RunsInPlace {
+    fn begin() -> RunsInPlace {
+        RUNS_IN_PLACE.set(true);
+        RunsInPlace
+    }
+}
+
+impl Drop for RunsInPlace {
+    fn drop(&mut self) {
+        RUNS_IN_PLACE.set(false);
+    }
+}
+
 /// Work after the lock.
 enum Deed {
     Send {
@@ -161,6 +187,10 @@ enum Deed {
     Decide(Giver<Result<(), Refusal>>, Result<(), Refusal>),
     Show(Giver<(Option<NodeId>, Directory)>, (Option<NodeId>, Directory)),
     Look(Giver<NodeFigures>, NodeFigures),
+    /// Wakes a worker (I3).
+    Wake,
+    /// Runs a service on this thread.
+    Run(Kind, Begun),
     /// Drops a service, which is the program's code (I2).
     Forget(Kind),
 }
@@ -271,6 +301,8 @@ impl Driver {
             self.changed.notify_all();
         }
         self.workers.help();
+        // Last, so that the other deeds do not wait for a service.
+        let mut runs = Vec::new();
         for deed in deeds {
             match deed {
                 Deed::Send { to, frame } => self.transport.send(&to, &frame),
@@ -279,8 +311,17 @@ impl Driver {
                 Deed::Decide(giver, outcome) => giver.give(outcome),
                 Deed::Show(giver, shown) => giver.give(shown),
                 Deed::Look(giver, figures) => giver.give(figures),
+                Deed::Wake => self.workers.wake(),
+                Deed::Run(kind, call) => runs.push((kind, call)),
                 Deed::Forget(service) => drop(service),
             }
+        }
+        for (kind, call) in runs {
+            // A panic ends the call alone.
+            end_panic(|| {
+                let _runs = RunsInPlace::begin();
+                self.run(Some(kind), &call);
+            });
         }
         result
     }
@@ -290,29 +331,38 @@ impl Driver {
             Output::Send { to, frame } => deeds.push(Deed::Send { to, frame }),
             Output::Run { run, service, shard, client, method, body } => {
                 let kind = state.services.get(&service).cloned();
+                let call = Begun { run, shard, client, method, body };
+                if let Some(kind @ Kind::InPlace(_)) = &kind
+                    && !RUNS_IN_PLACE.get()
+                {
+                    return deeds.push(Deed::Run(kind.clone(), call));
+                }
                 let lane = match &kind {
                     Some(Kind::Mailbox(mailbox)) => Some(mailbox.lane()),
                     _ => shard.map(|shard| (service, shard)),
                 };
                 let driver = self.clone();
-                let call = Begun { run, shard, client, method, body };
                 let work = move || {
                     let _runs = shard.map(|shard| RunsShard::begin(&driver, service, shard));
                     driver.run(kind, &call);
                 };
-                self.workers.add(lane, Box::new(work));
+                if self.workers.queue(lane, Box::new(work)) {
+                    deeds.push(Deed::Wake);
+                }
             }
             Output::Create { service, shard } => {
-                self.with_shards(state, service, shard, move |service, _| service.create(shard));
+                self.with_shards(state, deeds, service, shard, move |service, _| service.create(shard));
             }
             Output::Import { service, shard, state: bytes } => {
-                self.with_shards(state, service, shard, move |service, _| service.import(shard, &bytes));
+                self.with_shards(state, deeds, service, shard, move |service, _| {
+                    service.import(shard, &bytes)
+                });
             }
             Output::Drop { service, shard } => {
-                self.with_shards(state, service, shard, move |service, _| service.forget(shard));
+                self.with_shards(state, deeds, service, shard, move |service, _| service.forget(shard));
             }
             Output::Export { service, name, shard, epoch } => {
-                self.with_shards(state, service, shard, move |service, driver| {
+                self.with_shards(state, deeds, service, shard, move |service, driver| {
                     let bytes = catch_unwind(AssertUnwindSafe(|| service.export(shard)));
                     driver.drive(|state, now| match bytes {
                         Ok(bytes) => state.core.exported(now, name, shard, epoch, bytes),
@@ -371,6 +421,7 @@ impl Driver {
     fn with_shards(
         self: &Arc<Self>,
         state: &State,
+        deeds: &mut Vec<Deed>,
         service: u64,
         shard: u32,
         work: impl FnOnce(&dyn ShardService, &Arc<Driver>) + Send + 'static,
@@ -381,7 +432,9 @@ impl Driver {
                 let _runs = RunsShard::begin(&driver, service, shard);
                 work(&*kind, &driver);
             };
-            self.workers.add(Some((service, shard)), Box::new(work));
+            if self.workers.queue(Some((service, shard)), Box::new(work)) {
+                deeds.push(Deed::Wake);
+            }
         }
     }
 
@@ -396,7 +449,7 @@ impl Driver {
         let mut end = EndOfRun { driver: self, run, result: None };
         let call = ServiceCall { client, method, body };
         end.result = match (kind, shard) {
-            (Some(Kind::Plain(service)), None) => service.call(call),
+            (Some(Kind::Plain(service) | Kind::InPlace(service)), None) => service.call(call),
             (Some(Kind::Sharded(service)), Some(shard)) => service.call(shard, call),
             (Some(Kind::Mailbox(mailbox)), None) => mailbox.deliver(self, method, body),
             _ => None,
@@ -550,7 +603,7 @@ impl Driver {
         self.changed.notify_all();
     }
 
-    /// The timer thread of the node (I3). Ends with the node.
+    /// The timer thread of the node (I4). Ends with the node.
     pub(super) fn start_timer(self: &Arc<Self>) -> std::io::Result<thread::JoinHandle<()>> {
         let driver = Arc::downgrade(self);
         thread::Builder::new().name("squall-fleet-timer".into()).spawn(move || tick(&driver))
@@ -561,6 +614,8 @@ impl Driver {
 const NAP: Duration = Duration::from_secs(1);
 
 fn tick(driver: &Weak<Driver>) {
+    // A service would hold up the timers.
+    let _no_service = RunsInPlace::begin();
     while let Some(driver) = driver.upgrade() {
         let mut state = driver.state();
         if state.closed {

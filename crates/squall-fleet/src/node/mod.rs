@@ -221,6 +221,7 @@ fn host() -> u64 {
 pub struct NameOptions {
     several: bool,
     stateless: bool,
+    in_place: bool,
 }
 
 impl NameOptions {
@@ -240,6 +241,40 @@ impl NameOptions {
     pub fn stateless(mut self) -> NameOptions {
         (self.several, self.stateless) = (true, true);
         self
+    }
+
+    /// Runs the calls of the service on the thread that receives them, which saves their hand-over to a
+    /// worker. For a service that is quick, and neither waits nor calls other services.
+    ///
+    /// While it runs, the thread receives no other frames: over TCP, those of the calling node. A service
+    /// that runs for long holds up its clients, and their nodes may take this one for dead. A call that the
+    /// service makes may wait for a frame of that thread, and then lasts until its limit.
+    ///
+    /// [`serve`](Node::serve) and [`serve_object`](Node::serve_object) use the option, and others ignore it.
+    ///
+    /// # Example
+    #[cfg_attr(all(target_os = "linux", not(miri)), doc = "```")]
+    #[cfg_attr(not(all(target_os = "linux", not(miri))), doc = "```ignore")]
+    /// use squall::fleet::{GroupKey, LocalNetwork, NameOptions, NodeBuilder, ServiceCall};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let network = LocalNetwork::new();
+    /// let (node, root) = NodeBuilder::new(GroupKey::random()).found(network.bind("a")?, &[])?;
+    /// let count = |call: ServiceCall<'_>| Some(vec![call.body.len() as u8]);
+    /// node.serve(&"/count".parse()?, &root, NameOptions::new().in_place(), count)?;
+    /// assert_eq!(node.call(&"/count".parse()?, 0, b"hello", Duration::from_secs(60))?, [5]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn in_place(mut self) -> NameOptions {
+        self.in_place = true;
+        self
+    }
+
+    /// Makes the kind of a service without shards.
+    fn kind(self, service: Arc<dyn Service>) -> Kind {
+        if self.in_place { Kind::InPlace(service) } else { Kind::Plain(service) }
     }
 }
 
@@ -378,7 +413,7 @@ impl Node {
         options: NameOptions,
         service: impl Service,
     ) -> Result<NameCapability, RequestError> {
-        self.register(name, parent, options, 0, Kind::Plain(Arc::new(service)))
+        self.register(name, parent, options, 0, options.kind(Arc::new(service)))
     }
 
     /// Joins, or begins, the fleet of a name. Its state lies in `shards` shards, which the members share
@@ -421,7 +456,7 @@ impl Node {
         // A random number: no other service of the group has it.
         let service = random() as u64 | 1;
         self.0.add_service(service, kind);
-        let NameOptions { several, stateless } = options;
+        let NameOptions { several, stateless, .. } = options;
         let NameCapability { name, key } = capability.clone();
         let registration = Registration {
             name,

@@ -1,6 +1,6 @@
 //! Objects of remote interfaces under the names of a group.
 
-use super::{Kind, NameOptions, Node, RequestError, block, route};
+use super::{NameOptions, Node, RequestError, block, route};
 use crate::node::driver::Driver;
 use crate::{CallLost, Fate, Name, NameCapability};
 use squall_call::carrier::{self, Carried, Carrier};
@@ -77,7 +77,7 @@ impl Node {
             output[..4].copy_from_slice(&status.to_le_bytes());
             Some(output)
         };
-        self.register(name, parent, options, 0, Kind::Plain(Arc::new(service)))
+        self.register(name, parent, options, 0, options.kind(Arc::new(service)))
     }
 
     /// Makes an object that calls the service of a name. It is nearest-first, and finds the service again if

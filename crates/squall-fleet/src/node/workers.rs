@@ -3,7 +3,9 @@
 //! - I1. The work of one lane runs in its order, one piece at a time. Work without a lane runs at once.
 //! - I2. A thread is added while work waits and no thread is idle, up to the limit. A thread ends after a
 //!   second without work.
-//! - I3. After the end no work runs, and all threads have ended, but one that ends the workers itself.
+//! - I3. [`queue`](Workers::queue) wakes no thread: its caller may hold a lock that the thread needs first. The
+//!   caller [wakes](Workers::wake) one after that lock.
+//! - I4. After the end no work runs, and all threads have ended, but one that ends the workers itself.
 
 use squall_sys::panics::end_panic;
 use squall_sys::sync::atomic::AtomicBool;
@@ -70,25 +72,24 @@ impl Workers {
         Workers(Arc::new(Shared { state, changed, limit: limit.max(1), stuck: AtomicBool::new(false) }))
     }
 
-    /// Adds work.
-    pub(crate) fn add(&self, lane: Option<Lane>, work: Work) {
+    /// Adds work. Returns whether the caller must [`wake`](Workers::wake) a thread for it (I3).
+    #[must_use = "the work waits until a thread is woken"]
+    pub(crate) fn queue(&self, lane: Option<Lane>, work: Work) -> bool {
         let shared = &self.0;
         let mut state = state(shared);
         if state.ended {
-            return;
+            return false;
         }
         if let Some(lane) = lane {
             if let Some(waiting) = state.lanes.get_mut(&lane) {
                 waiting.push_back(work);
-                return;
+                return false;
             }
             state.lanes.insert(lane, VecDeque::new());
         }
         state.ready.push_back((lane, work));
         if state.idle >= state.ready.len() || state.threads >= shared.limit {
-            drop(state);
-            shared.changed.notify_one();
-            return;
+            return true;
         }
         state.threads += 1;
         drop(state);
@@ -100,6 +101,12 @@ impl Workers {
             state.threads -= 1;
             shared.stuck.store(state.threads == 0, Relaxed);
         }
+        false
+    }
+
+    /// Wakes a thread for work that was added.
+    pub(crate) fn wake(&self) {
+        self.0.changed.notify_one();
     }
 
     /// Runs the work that no thread could be started for.
@@ -195,13 +202,20 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
+    fn add(workers: &Workers, lane: Option<Lane>, work: Work) {
+        if workers.queue(lane, work) {
+            workers.wake();
+        }
+    }
+
     #[test]
     fn a_lane_keeps_its_order_and_others_pass_it() {
         let workers = Workers::new(4);
         let (sender, receiver) = mpsc::channel();
         let (open, gate) = mpsc::channel::<()>();
         let first = sender.clone();
-        workers.add(
+        add(
+            &workers,
             Some((1, 0)),
             Box::new(move || {
                 gate.recv().unwrap();
@@ -210,10 +224,10 @@ mod tests {
         );
         for number in 2..50 {
             let sender = sender.clone();
-            workers.add(Some((1, 0)), Box::new(move || sender.send(number).unwrap()));
+            add(&workers, Some((1, 0)), Box::new(move || sender.send(number).unwrap()));
         }
         let other = sender.clone();
-        workers.add(Some((1, 1)), Box::new(move || other.send(100).unwrap()));
+        add(&workers, Some((1, 1)), Box::new(move || other.send(100).unwrap()));
         assert_eq!(receiver.recv(), Ok(100));
         open.send(()).unwrap();
         assert!((1..50).all(|number| receiver.recv() == Ok(number)));
@@ -225,8 +239,8 @@ mod tests {
     fn a_panic_ends_its_work_alone() {
         let workers = Workers::new(1);
         let (sender, receiver) = mpsc::channel();
-        workers.add(Some((1, 0)), Box::new(|| panic!("as planned")));
-        workers.add(Some((1, 0)), Box::new(move || sender.send(1).unwrap()));
+        add(&workers, Some((1, 0)), Box::new(|| panic!("as planned")));
+        add(&workers, Some((1, 0)), Box::new(move || sender.send(1).unwrap()));
         assert_eq!(receiver.recv(), Ok(1));
         workers.end(Duration::from_secs(60));
     }

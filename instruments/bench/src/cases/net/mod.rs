@@ -10,7 +10,8 @@
 //! - `squall-net` is our transport. Its receiver sends the next frame. In `squall-net-waiting` a thread sends
 //!   it, which sleeps until the frame before came back. In `squall-net-noise` the connection is encrypted.
 //! - `squall-node` is a whole call over our transport: a visitor calls a service by its name, and its thread
-//!   waits for the result.
+//!   waits for the result. A worker runs the service. In `squall-node-in-place` the thread that received the
+//!   call runs it, as a receiver does in `squall-net`.
 //! - `tarpc` calls a service with postcard as its encoding, on a runtime of one thread on each side.
 //! - `zenoh` and `iroh` are the programs in `engines/`. They are looked for in their target folders below the
 //!   current folder, or at the paths in `SQUALL_ENGINE_ZENOH` and `SQUALL_ENGINE_IROH`.
@@ -51,6 +52,7 @@ pub(super) static CASE: Case = Case {
         Spec::ours("squall-net-waiting", |setting| link::subject(&program::OURS_WAITING, setting)),
         Spec::ours("squall-net-noise", |setting| link::subject(&program::OURS_NOISE, setting)),
         Spec::ours("squall-node", |setting| link::subject(&program::NODE, setting)),
+        Spec::ours("squall-node-in-place", |setting| link::subject(&program::NODE_IN_PLACE, setting)),
         Spec::rival("tarpc", |setting| link::subject(&program::TARPC, setting)),
         Spec::rival("zenoh", |setting| link::subject(&program::ZENOH, setting)),
         Spec::rival("iroh", |setting| link::subject(&program::IROH, setting)),

@@ -27,11 +27,12 @@ fn name() -> io::Result<Name> {
     ECHO.parse().map_err(|error| io::Error::other(format!("{error}")))
 }
 
-/// Serves the name, until the standard input ends.
-pub(super) fn serve(listen: SocketAddr) -> io::Result<()> {
+/// Serves the name, until the standard input ends. Calls run on a worker, or in place.
+pub(super) fn serve(listen: SocketAddr, in_place: bool) -> io::Result<()> {
     let (node, root) = builder()?.found(Tcp::builder(listen).build()?, &[])?;
     let echo = |call: ServiceCall<'_>| Some(call.body.to_vec());
-    node.serve(&name()?, &root, NameOptions::new(), echo).map_err(io::Error::other)?;
+    let options = if in_place { NameOptions::new().in_place() } else { NameOptions::new() };
+    node.serve(&name()?, &root, options, echo).map_err(io::Error::other)?;
     say(&format!("ready {}", node.endpoint()))?;
     io::copy(&mut io::stdin(), &mut io::sink())?;
     Ok(())

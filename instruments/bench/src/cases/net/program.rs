@@ -34,6 +34,7 @@ pub(super) static OURS: Engine = own("squall-net", true);
 pub(super) static OURS_WAITING: Engine = own("squall-net-waiting", true);
 pub(super) static OURS_NOISE: Engine = own("squall-net-noise", true);
 pub(super) static NODE: Engine = own("squall-node", false);
+pub(super) static NODE_IN_PLACE: Engine = own("squall-node-in-place", false);
 pub(super) static TARPC: Engine = own("tarpc", false);
 pub(super) static ZENOH: Engine = Engine {
     name: "zenoh",
@@ -102,8 +103,10 @@ pub fn net_program(arguments: &[String]) -> io::Result<()> {
         ["tarpc", "client", _, endpoint, bytes] => {
             tarpc_echo::client(address(endpoint)?, bytes.parse().map_err(io::Error::other)?)
         }
-        ["squall-node", "serve", listen] => node_echo::serve(address(listen)?),
-        ["squall-node", "client", listen, endpoint, bytes] => {
+        [engine, "serve", listen] if engine.starts_with(NODE.name) => {
+            node_echo::serve(address(listen)?, engine == NODE_IN_PLACE.name)
+        }
+        [engine, "client", listen, endpoint, bytes] if engine.starts_with(NODE.name) => {
             node_echo::client(address(listen)?, endpoint, bytes.parse().map_err(io::Error::other)?)
         }
         [engine, "serve", listen] if engine.starts_with(OURS.name) => {
