@@ -9,8 +9,8 @@
 //! - I2. No call under the lock waits: writes have the flag `DONTWAIT`.
 //! - I3. The frames of the queue have at most `queue_bytes`, plus one frame.
 //! - I4. A peer that has frames, and no connection, is being dialled or is in the keeper's list.
-//! - I5. Frames wait as they are, and are encrypted for the connection that takes them. The records of a frame
-//!   are made once for a connection, and forgotten with it.
+//! - I5. Frames wait as they are, and are encrypted for the connection that takes them. The records of a
+//!   frame are made once for a connection, and forgotten with it.
 //!
 //! Not promised: that a written frame arrives.
 //! Cost: a send to a connected peer takes two uncontended locks and one system call, without a copy unless

@@ -330,25 +330,8 @@ impl Driver {
         match output {
             Output::Send { to, frame } => deeds.push(Deed::Send { to, frame }),
             Output::Run { run, service, shard, client, method, body } => {
-                let kind = state.services.get(&service).cloned();
                 let call = Begun { run, shard, client, method, body };
-                if let Some(kind @ Kind::InPlace(_)) = &kind
-                    && !RUNS_IN_PLACE.get()
-                {
-                    return deeds.push(Deed::Run(kind.clone(), call));
-                }
-                let lane = match &kind {
-                    Some(Kind::Mailbox(mailbox)) => Some(mailbox.lane()),
-                    _ => shard.map(|shard| (service, shard)),
-                };
-                let driver = self.clone();
-                let work = move || {
-                    let _runs = shard.map(|shard| RunsShard::begin(&driver, service, shard));
-                    driver.run(kind, &call);
-                };
-                if self.workers.queue(lane, Box::new(work)) {
-                    deeds.push(Deed::Wake);
-                }
+                self.begin(state, service, call, deeds);
             }
             Output::Create { service, shard } => {
                 self.with_shards(state, deeds, service, shard, move |service, _| service.create(shard));
@@ -384,10 +367,10 @@ impl Driver {
                 }
             }
             Output::Roster { service, news } => {
-                self.with_member(state, service, move |served| served.take(news));
+                self.with_member(state, service, move |served| served.take(news), deeds);
             }
             Output::Peer { service, from, bytes } => {
-                self.with_member(state, service, move |served| served.receive(from, &bytes));
+                self.with_member(state, service, move |served| served.receive(from, &bytes), deeds);
             }
             Output::Forget { service } => deeds.extend(state.forget(service).map(Deed::Forget)),
             Output::Shown { leader, directory } => {
@@ -412,9 +395,35 @@ impl Driver {
         state: &State,
         service: u64,
         work: impl FnOnce(&ServedMember) + Send + 'static,
+        deeds: &mut Vec<Deed>,
     ) {
         if let Some(Kind::Member(served)) = state.services.get(&service).cloned() {
-            self.workers.add(Some((service, 0)), Box::new(move || work(&served)));
+            if self.workers.queue(Some((service, 0)), Box::new(move || work(&served))) {
+                deeds.push(Deed::Wake);
+            }
+        }
+    }
+
+    /// Gives a call to a worker, or to this thread after the lock.
+    fn begin(self: &Arc<Self>, state: &State, service: u64, call: Begun, deeds: &mut Vec<Deed>) {
+        let kind = state.services.get(&service).cloned();
+        if let Some(kind @ Kind::InPlace(_)) = &kind
+            && !RUNS_IN_PLACE.get()
+        {
+            return deeds.push(Deed::Run(kind.clone(), call));
+        }
+        let shard = call.shard;
+        let lane = match &kind {
+            Some(Kind::Mailbox(mailbox)) => Some(mailbox.lane()),
+            _ => shard.map(|shard| (service, shard)),
+        };
+        let driver = self.clone();
+        let work = move || {
+            let _runs = shard.map(|shard| RunsShard::begin(&driver, service, shard));
+            driver.run(kind, &call);
+        };
+        if self.workers.queue(lane, Box::new(work)) {
+            deeds.push(Deed::Wake);
         }
     }
 

@@ -3,8 +3,8 @@
 //! - I1. The work of one lane runs in its order, one piece at a time. Work without a lane runs at once.
 //! - I2. A thread is added while work waits and no thread is idle, up to the limit. A thread ends after a
 //!   second without work.
-//! - I3. [`queue`](Workers::queue) wakes no thread: its caller may hold a lock that the thread needs first. The
-//!   caller [wakes](Workers::wake) one after that lock.
+//! - I3. [`queue`](Workers::queue) wakes no thread: its caller may hold a lock that the thread needs first.
+//!   The caller [wakes](Workers::wake) one after that lock.
 //! - I4. After the end no work runs, and all threads have ended, but one that ends the workers itself.
 
 use squall_sys::panics::end_panic;
