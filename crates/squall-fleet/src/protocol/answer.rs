@@ -22,7 +22,7 @@ pub(crate) enum Part {
 /// A server's answer to a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    Result(Vec<u8>),
+    Result(#[serde(with = "super::bytes")] Vec<u8>),
     /// The service dropped it, or panicked. It may have run in part.
     Dropped,
     /// The result was larger than a frame.

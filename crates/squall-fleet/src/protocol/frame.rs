@@ -149,6 +149,7 @@ pub(crate) enum Body {
         number: u64,
         open: BTreeSet<u64>,
         method: u64,
+        #[serde(with = "super::bytes")]
         body: Vec<u8>,
     },
     Answered {
@@ -176,6 +177,7 @@ pub(crate) enum Body {
         epoch: u64,
         piece: u32,
         pieces: u32,
+        #[serde(with = "super::bytes")]
         bytes: Vec<u8>,
     },
     /// The target has this piece.
@@ -239,6 +241,7 @@ impl Body {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct State {
     /// As the service has exported it.
+    #[serde(with = "super::bytes")]
     pub(crate) service: Vec<u8>,
     /// The sessions of clients, so that no call runs again.
     pub(crate) sessions: Vec<(u64, Session)>,

@@ -10,6 +10,7 @@
 //! - I3. The clocks of two nodes run at rates that differ by less than a tenth.
 
 mod answer;
+mod bytes;
 mod calls;
 #[cfg(test)]
 mod calls_tests;
