@@ -331,7 +331,7 @@ impl Driver {
             Output::Send { to, frame } => deeds.push(Deed::Send { to, frame }),
             Output::Run { run, service, shard, client, method, body } => {
                 let call = Begun { run, shard, client, method, body };
-                self.begin(state, service, call, deeds);
+                self.begin_run(state, service, call, deeds);
             }
             Output::Create { service, shard } => {
                 self.with_shards(state, deeds, service, shard, move |service, _| service.create(shard));
@@ -397,15 +397,15 @@ impl Driver {
         work: impl FnOnce(&ServedMember) + Send + 'static,
         deeds: &mut Vec<Deed>,
     ) {
-        if let Some(Kind::Member(served)) = state.services.get(&service).cloned() {
-            if self.workers.queue(Some((service, 0)), Box::new(move || work(&served))) {
-                deeds.push(Deed::Wake);
-            }
+        if let Some(Kind::Member(served)) = state.services.get(&service).cloned()
+            && self.workers.queue(Some((service, 0)), Box::new(move || work(&served)))
+        {
+            deeds.push(Deed::Wake);
         }
     }
 
     /// Gives a call to a worker, or to this thread after the lock.
-    fn begin(self: &Arc<Self>, state: &State, service: u64, call: Begun, deeds: &mut Vec<Deed>) {
+    fn begin_run(self: &Arc<Self>, state: &State, service: u64, call: Begun, deeds: &mut Vec<Deed>) {
         let kind = state.services.get(&service).cloned();
         if let Some(kind @ Kind::InPlace(_)) = &kind
             && !RUNS_IN_PLACE.get()
