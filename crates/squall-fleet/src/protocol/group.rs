@@ -14,6 +14,8 @@
 //!   leader, and once a change of its term is committed. A new leader counts all leases from its election.
 //! - I5. A node known to be dead (the kernel said so) holds no lease, and cannot vote. If the living voters
 //!   share a member with every majority, all of them together decide.
+//! - I6. A leader that leaves goes on leading until enough voters to decide know of its removal, and all that
+//!   answer. Until then they need its vote. It serves nothing, and makes no change.
 //!
 //! Not promised: progress while a majority of the voters is cut off. Two machines cannot tell a death from
 //! a cut: if the leader of two is the one that is silent, the other waits.
@@ -78,6 +80,8 @@ struct Progress {
     heard: Time,
     /// The time of the member's clock at which it sent its last answer.
     echo: Option<Time>,
+    /// The last change that it knows to be committed.
+    committed: Position,
 }
 
 #[derive(Debug)]
@@ -328,6 +332,7 @@ impl Group {
         // Some voters may be dead for certain now.
         self.commit(now);
         self.change_members(now);
+        self.hand_over(now);
         if let Role::Leader { beat_at, .. } = &mut self.role
             && now >= *beat_at
         {
@@ -339,7 +344,9 @@ impl Group {
     /// Returns the next change of members, if there is one and all changes before are committed (I2).
     fn change_members(&mut self, now: Time) {
         let Role::Leader { progress, .. } = &self.role else { return };
-        if Guard::OneChange.and(self.last() != self.committed || self.committed.term != self.term) {
+        if !self.is_member()
+            || Guard::OneChange.and(self.last() != self.committed || self.committed.term != self.term)
+        {
             return;
         }
         let silence = self.timing.silence();
@@ -396,9 +403,9 @@ impl Group {
         self.beat_all(now);
     }
 
-    /// Returns whether one more change may wait for a majority.
+    /// Returns whether one more change may wait for a majority. A leader that was removed adds no further one.
     fn has_room(&self) -> bool {
-        self.last().index - self.committed.index < PENDING_MAX
+        self.is_member() && self.last().index - self.committed.index < PENDING_MAX
     }
 
     /// Proposes a member's request. Returns false if this node does not lead.
@@ -474,8 +481,8 @@ impl Group {
 
     /// A member that holds nothing for certain. Its lease counts from now (I4).
     fn progress(&self, now: Time) -> Progress {
-        let held = Position::default();
-        Progress { held, after: self.committed, answered: 0, heard: now, echo: None }
+        let (held, committed) = (Position::default(), Position::default());
+        Progress { held, after: self.committed, answered: 0, heard: now, echo: None, committed }
     }
 
     fn follow(&mut self, now: Time, term: u64) {
@@ -573,13 +580,33 @@ impl Group {
                 progress.entry(*node).or_insert(Progress { after: Position::default(), ..fresh });
             }
             if !members.contains_key(&self.me) {
-                // The last beat tells the others that they may elect another one.
                 self.beat_all(now);
-                self.role = Role::Follower;
-                self.leader = None;
-                self.elect_at = Time::MAX;
+                self.hand_over(now);
             }
         }
+    }
+
+    /// Leads no more once it is removed, and the voters know that (I6).
+    fn hand_over(&mut self, now: Time) {
+        let Role::Leader { progress, .. } = &self.role else { return };
+        if self.is_member() {
+            return;
+        }
+        let remove = Change::Remove { node: self.me };
+        let removal = self.log.iter().rev().find(|(_, change)| *change == remove);
+        let removal = removal.map_or(self.base, |(position, _)| *position);
+        let knows = |voter| progress.get(&voter).is_some_and(|progress| progress.committed >= removal);
+        let answers = |voter| progress.get(&voter).is_some_and(|it| now < it.heard + self.timing.silence());
+        let mut living = self.directory.voters.iter().copied().filter(|voter| !self.dead.contains(voter));
+        // If all other voters are dead, the group has ended.
+        let ends = living.clone().next().is_none();
+        let is_known = self.decides(&knows) && living.all(|voter| knows(voter) || !answers(voter));
+        if Guard::LeaderLast.and(!ends && !is_known) {
+            return;
+        }
+        self.role = Role::Follower;
+        self.leader = None;
+        self.elect_at = Time::MAX;
     }
 
     pub(crate) fn receive(&mut self, now: Time, from: NodeId, body: Body) {
@@ -741,6 +768,7 @@ impl Group {
         progress.echo = progress.echo.max(Some(at));
         // If it missed some, `held` is its last committed change, which every leader has.
         progress.held = progress.held.max(held);
+        progress.committed = progress.committed.max(committed);
         progress.after = if missed { held } else { progress.after.max(held) };
         // A leader that died may have committed a change of voters and told this member alone. The new leader
         // holds that change, but might need the vote of the dead one to commit it again.
@@ -749,5 +777,6 @@ impl Group {
         }
         self.commit(now);
         self.change_members(now);
+        self.hand_over(now);
     }
 }

@@ -27,6 +27,8 @@ squall_sys::__safeguards! {
         BothMajorities,
         /// The living decide alone only if they are enough of all voters, also of those under removal.
         DeadCount,
+        /// A leader that leaves is the last to go: the voters know of its removal before.
+        LeaderLast,
         /// Voters change once all changes before are committed.
         OneChange,
         /// A leader commits changes of its own term only, and the older ones with them.

@@ -35,12 +35,41 @@ const PAST_FAILURES: &[u64] = &[
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Deliver { to: usize, from: String, bytes: Vec<u8> },
-    Tick { node: usize },
-    Start { node: usize, run: RunId, service: u64, shard: Option<u32>, body: Vec<u8> },
-    Complete { node: usize, run: RunId, result: Option<Vec<u8>>, work: Option<Work> },
-    Exported { node: usize, name: NameAlias, shard: u32, epoch: u64 },
-    Died { to: usize, node: u64 },
+    Deliver {
+        to: usize,
+        from: String,
+        bytes: Vec<u8>,
+    },
+    Tick {
+        node: usize,
+    },
+    Start {
+        node: usize,
+        run: RunId,
+        service: u64,
+        shard: Option<u32>,
+        body: Vec<u8>,
+    },
+    Complete {
+        node: usize,
+        run: RunId,
+        result: Option<Vec<u8>>,
+        work: Option<Work>,
+    },
+    Exported {
+        node: usize,
+        name: NameAlias,
+        shard: u32,
+        epoch: u64,
+    },
+    Died {
+        to: usize,
+        node: u64,
+    },
+    /// The process of a node that has left.
+    End {
+        node: usize,
+    },
     Act,
 }
 
@@ -334,7 +363,7 @@ impl World {
                 | Output::Shown { .. }
                 | Output::Looked { .. }
                 | Output::Forget { .. } => {}
-                Output::Left => self.nodes[node].left = true,
+                Output::Left => self.note_left(node),
             }
         }
         if !told.is_empty() {
@@ -471,9 +500,9 @@ impl World {
         self.collect(node);
     }
 
-    /// The group as the member with the newest change sees it: its voters, and those that live.
-    fn voters(&self) -> (usize, usize) {
-        let members = self.nodes.iter().filter(|node| node.alive && !node.left);
+    /// The group as the one of these nodes with the newest change sees it: its voters, and those that live.
+    fn voters(&self, of: impl Fn(&Node) -> bool) -> (usize, usize) {
+        let members = self.nodes.iter().filter(|node| of(node));
         let newest = members.max_by_key(|node| node.core.group().last());
         let Some(newest) = newest else { return (0, 0) };
         let lives = |voter: NodeId| self.nodes.iter().any(|n| n.alive && !n.left && n.core.me() == voter);
@@ -510,7 +539,7 @@ impl World {
             }
             78..84 if self.faults.crashes && members.len() > 1 => {
                 let node = pick(&mut self.random, &members);
-                let (voters, alive) = self.voters();
+                let (voters, alive) = self.voters(|node| node.alive && !node.left);
                 // Crashes that take no majority.
                 if alive > voters / 2 + 1 || (voters == 2 && alive == 2) {
                     self.crash(node, voters);
@@ -585,6 +614,22 @@ impl World {
         }
     }
 
+    /// A node has left. Its process ends.
+    fn note_left(&mut self, node: usize) {
+        self.nodes[node].left = true;
+        self.schedule(self.now + 1, Event::End { node });
+    }
+
+    /// Ends the process of a node that has left. Half of the groups are on one machine.
+    fn end(&mut self, node: usize) {
+        self.nodes[node].alive = false;
+        if self.script.is_none() && self.seed.is_multiple_of(2) {
+            let id = self.nodes[node].core.me();
+            (0..self.nodes.len())
+                .for_each(|to| self.schedule(self.now + 10_000, Event::Died { to, node: id.0 }));
+        }
+    }
+
     fn running(&self, node: usize) -> bool {
         self.nodes[node].alive && !self.nodes[node].left
     }
@@ -611,6 +656,7 @@ impl World {
             Event::Tick { node }
             | Event::Start { node, .. }
             | Event::Complete { node, .. }
+            | Event::End { node }
             | Event::Exported { node, .. } => *node,
             Event::Act => {
                 let at = self.now + 1_000 + self.random.below(40_000);
@@ -660,6 +706,8 @@ impl World {
                 }
             }
             Event::Died { node: id, .. } => self.nodes[node].core.died(now, NodeId(id)),
+            Event::End { .. } if self.nodes[node].core.running() == 0 => self.end(node),
+            Event::End { .. } => self.schedule(self.now + 1_000, Event::End { node }),
             _ => {}
         }
         self.collect(node);

@@ -9,24 +9,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// the ignored test `survey_of_twins` finds other ones.
 const TWINS: &[(Guard, u64)] = &[
     (Guard::LeaseToRun, 7),
-    (Guard::Authority, 64),
+    (Guard::Authority, 337),
     (Guard::LeaseFromMessage, 16),
     (Guard::SilenceBeforeRemoval, 16),
     (Guard::SilenceFromElection, 29),
     (Guard::VoteByLog, 17),
     (Guard::OneVote, 21),
     (Guard::BothMajorities, 34),
-    (Guard::DeadCount, 50_701),
     (Guard::SessionsTravel, 0),
     (Guard::Remembered, 0),
     (Guard::EndedCalls, 35),
     (Guard::EndedStays, 35),
     (Guard::FirstAttempt, 20),
     (Guard::IdleBeforeExport, 40),
-    (Guard::NoRunInHandover, 9),
+    (Guard::NoRunInHandover, 10),
     (Guard::RequestNumbers, 0),
     (Guard::NewNumber, 3),
-    (Guard::LeaseToAnswer, 159),
+    (Guard::LeaseToAnswer, 411),
 ];
 
 /// Runs a schedule, perhaps without a safeguard. Returns the message of the violation that the simulator

@@ -34,6 +34,7 @@ impl Core {
             _ if self.ended => NodeState::Left,
             Some(member) if member.leaving || self.leaves => NodeState::Leaving,
             Some(_) => NodeState::Member,
+            None if self.leaves => NodeState::Leaving,
             None if self.joins => NodeState::Joining,
             None => NodeState::Visitor,
         };

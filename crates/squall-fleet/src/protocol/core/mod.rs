@@ -643,7 +643,7 @@ impl Core {
         self.asked = false;
         self.join_at = now + timing.loyal / 2 + self.random.below(timing.loyal / 2);
         let is_member = self.group.is_member();
-        if is_member && self.group.silence(now) < timing.lease {
+        if self.group.is_leader() && !is_member || is_member && self.group.silence(now) < timing.lease {
             return;
         }
         let body = self.question();
@@ -722,10 +722,8 @@ impl Core {
         }
         self.drop_shards(now);
         self.end_rosters();
-        for (ticket, _) in self.requests.drain(..) {
-            if let Some(ticket) = ticket {
-                self.outputs.push_back(Output::Requested { ticket, outcome: Err(Refusal::NoSuchName) });
-            }
+        for ticket in self.requests.drain(..).filter_map(|(ticket, _)| ticket) {
+            self.outputs.push_back(Output::Requested { ticket, outcome: Err(Refusal::NoSuchName) });
         }
         self.outputs.push_back(Output::Left);
     }
@@ -761,11 +759,13 @@ impl Core {
 
     /// Acts on the changes that were committed since the last time (I2).
     fn settle(&mut self, now: Time) {
-        if self.group.committed() == self.settled {
+        let is_member = self.group.is_member();
+        // A leader that leaves stays until the others know that (`group`/I6).
+        let goes = self.was_member && !is_member && !self.group.is_leader();
+        if self.group.committed() == self.settled && !goes {
             return;
         }
         self.settled = self.group.committed();
-        let is_member = self.group.is_member();
         let left = self.group.take_left();
         if is_member || self.was_member {
             self.counts.note_members(now, &self.group.directory, &left);
@@ -774,7 +774,7 @@ impl Core {
             self.was_member = true;
             self.outputs.push_back(Output::Joined);
         }
-        if !is_member && self.was_member {
+        if goes {
             self.was_member = false;
             match self.leaves {
                 true => self.end(now),

@@ -16,6 +16,8 @@ pub(in crate::protocol) struct Scene {
 pub(in crate::protocol) const SCENES: &[Scene] = &[
     Scene { guard: Guard::OwnTerm, violation: "two changes", play: an_older_change_is_overwritten },
     Scene { guard: Guard::KnownBefore, violation: "two directories", play: a_member_has_a_gap },
+    Scene { guard: Guard::LeaderLast, violation: "no member leads", play: a_leader_leaves_unheard },
+    Scene { guard: Guard::DeadCount, violation: "two changes", play: a_leader_returns_to_dead_voters },
     Scene { guard: Guard::OneChange, violation: "two changes", play: voters_change_four_times_at_once },
     Scene { guard: Guard::LeaseByMajority, violation: "own shard", play: an_old_leader_has_one_follower },
     Scene { guard: Guard::NoLeaseInRemoval, violation: "own shard", play: a_member_returns_in_its_removal },
@@ -98,6 +100,30 @@ fn voters_change_four_times_at_once() {
     script.divide(&[&[0, 1, 5, 6], &[2, 3, 4]]);
     script.run_for(1_000_000);
     script.check();
+}
+
+/// A leader that leaves has its removal committed. The other voter does not hear so in time.
+fn a_leader_leaves_unheard() {
+    let mut script = Script::new(2);
+    script.leave(0);
+    let removal = Change::Remove { node: script.id(0) };
+    script.until("node 1 holds the removal", |script| script.newest(1, |change| *change == removal));
+    // The answer of node 1 is on its way.
+    script.divide(&[]);
+    script.run_for(200_000);
+    script.check();
+}
+
+/// A leader and one other voter stop. Meanwhile the other three agree on a change, and die.
+fn a_leader_returns_to_dead_voters() {
+    let mut script = Script::new(5);
+    script.divide(&[&[0, 1], &[2, 3, 4]]);
+    script.pause(&[0, 1], 2_000_000);
+    script.elect(2);
+    script.until("it has committed a change", |script| script.has_all(2, 2));
+    [4, 3, 2].into_iter().for_each(|node| script.crash(node));
+    // The leader removes the first dead voter, since the others seem to answer. Then it hears that they died.
+    script.run_for(3_000_000);
 }
 
 /// A leader that is cut off has one follower left.

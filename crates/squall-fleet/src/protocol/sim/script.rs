@@ -222,6 +222,12 @@ impl Script {
         self.world.collect(node);
     }
 
+    /// Stops nodes for a time, as a slow machine does.
+    pub(super) fn pause(&mut self, nodes: &[usize], time: Time) {
+        let until = self.world.now + time;
+        nodes.iter().for_each(|node| self.world.nodes[*node].paused_until = until);
+    }
+
     /// Kills a node. The kernel tells the others.
     pub(super) fn crash(&mut self, node: usize) {
         self.world.crash(node, 2);
@@ -250,6 +256,8 @@ impl Script {
         for (token, record) in &self.world.records {
             assert!(record.result.is_some(), "call {token} never ended: {record:?}");
         }
+        let leads = members.iter().any(|node| self.group(*node).is_leader());
+        assert!(leads, "no member leads at the end");
         if self.shard(members[0], 0).is_some() {
             self.world.check_fleet(&members);
         }
