@@ -63,6 +63,10 @@ struct World {
     fleet: Name,
     waiting: AtomicU64,
     started: AtomicU64,
+    /// How often a load was read.
+    looks: AtomicU64,
+    /// Whether started members wait before they join.
+    held: AtomicBool,
     members: Mutex<Vec<Arc<Member>>>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
@@ -76,6 +80,8 @@ impl World {
             fleet: "/counters".parse().unwrap(),
             waiting: AtomicU64::new(STEADY),
             started: AtomicU64::new(0),
+            looks: AtomicU64::new(0),
+            held: AtomicBool::new(false),
             members: Mutex::new(Vec::new()),
             threads: Mutex::new(Vec::new()),
         });
@@ -98,13 +104,19 @@ impl World {
 
     /// The program of a member.
     fn run(self: Arc<World>, number: u64) {
+        while self.held.load(SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
         let transport = self.network.bind(&number.to_string()).unwrap();
         let node = NodeBuilder::new(self.key).join(transport, &["local/seed"]).unwrap();
         node.wait_joined(LONG).unwrap();
         let root = self.root.lock().unwrap().clone().unwrap();
         let right = node.serve_shards(&self.fleet, &root, SHARDS, Counters::default()).unwrap();
         let (of_load, of_start) = (self.clone(), self.clone());
-        let load = move || NodeLoad { waiting: of_load.waiting.load(SeqCst), ..NodeLoad::default() };
+        let load = move || {
+            of_load.looks.fetch_add(1, SeqCst);
+            NodeLoad { waiting: of_load.waiting.load(SeqCst), ..NodeLoad::default() }
+        };
         let millis = Duration::from_millis;
         let options = GrowthOptions::new(1, 3).calls_max(1_000_000).waiting_max(10).looks(2);
         let options = options.look_every(millis(5)).pause(millis(10)).start_limit(LONG);
@@ -148,6 +160,13 @@ impl World {
             }
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Ends all members, and waits for their threads.
+    fn end(&self) {
+        self.members().iter().for_each(|member| member.killed.store(true, SeqCst));
+        let threads: Vec<_> = std::mem::take(&mut *self.threads.lock().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
 
     /// The member that decides.
@@ -205,9 +224,46 @@ fn fo_13_a_fleet_chooses_its_size_by_its_load_and_replaces_the_dead() {
     assert_eq!(shrunk.unwrap().reason, GrowthReason::FewCalls);
     assert_eq!(world.started.load(SeqCst), 4);
 
-    last.killed.store(true, SeqCst);
-    let threads: Vec<_> = std::mem::take(&mut *world.threads.lock().unwrap());
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    world.end();
+}
+
+/// The decider dies while its member starts. The next one waits for that member, and starts one other.
+#[test]
+fn a_start_outlives_the_decider() {
+    let world = World::new();
+    let visitor =
+        NodeBuilder::new(world.key).visit(world.network.bind("visitor").unwrap(), &["local/seed"]).unwrap();
+    world.start().unwrap();
+    world.waiting.store(HIGH, SeqCst);
+    world.settle(&visitor, 3);
+    world.waiting.store(STEADY, SeqCst);
+    let started = world.started.load(SeqCst);
+    assert_eq!(started, 3);
+
+    world.held.store(true, SeqCst);
+    let decider = world.decider();
+    let other = world.members().into_iter().find(|member| member.id != decider.id).unwrap();
+    other.killed.store(true, SeqCst);
+    while world.started.load(SeqCst) == started {
+        thread::sleep(Duration::from_millis(1));
+    }
+    decider.killed.store(true, SeqCst);
+    world.settle(&visitor, 1);
+    // The last member decides several times.
+    let decided = world.looks.load(SeqCst);
+    while world.looks.load(SeqCst) < decided + 3 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(world.started.load(SeqCst), started + 1);
+    world.held.store(false, SeqCst);
+    world.settle(&visitor, 3);
+    let newest = world.decider();
+    // It knows the size once it has asked the others.
+    while newest.growth.wanted().is_none() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!((world.started.load(SeqCst), newest.growth.wanted()), (started + 2, Some(3)));
+    world.end();
 }
 
 #[test]

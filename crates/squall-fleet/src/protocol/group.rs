@@ -403,7 +403,7 @@ impl Group {
         self.beat_all(now);
     }
 
-    /// Returns whether one more change may wait for a majority. A leader that was removed adds no further one.
+    /// Returns whether one more change may wait for a majority. A leader makes no change after its removal.
     fn has_room(&self) -> bool {
         self.is_member() && self.last().index - self.committed.index < PENDING_MAX
     }

@@ -16,6 +16,8 @@
 //!   then the load changes no size, since it is that of more members than stay.
 //! - I6. A member of a start that counted as lost makes no fleet larger than wanted, if it comes within 32
 //!   start limits. A member is then asked to leave for it.
+//! - I7. The size tells of the started members that may still come. Each member of the fleet takes those that
+//!   come off by itself. So a member that takes over waits for them, or counts them as lost (I2, I6).
 //!
 //! Cost: a look takes time in proportion to the members.
 //! Source: Wentzlaff 2012, §3.2.4 and §3.5.1 (FO-13). The hysteresis is that of `squall-adapt`.
@@ -39,6 +41,8 @@ pub(super) struct Size {
     /// The number of the change. Zero: the size is not known.
     pub(super) change: u64,
     pub(super) wanted: u32,
+    /// Started members that may still come (I7).
+    pub(super) coming: u32,
 }
 
 impl Size {
@@ -85,8 +89,7 @@ impl Starts {
     /// Notes the members. A new one ends the pending start, or else counts as that of a lost one.
     fn see(&mut self, now: Duration, members: BTreeSet<NodeId>) {
         self.lost.retain(|until| now < *until);
-        let seen = self.seen.take();
-        let new = seen.map_or(0, |seen| members.difference(&seen).count());
+        let new = members.iter().filter(|node| self.is_new(**node)).count();
         self.seen = Some(members);
         for _ in 0..new {
             if self.is_pending {
@@ -95,6 +98,28 @@ impl Starts {
                 self.late += 1;
             }
         }
+    }
+
+    /// Returns whether a member was missing at the last look.
+    fn is_new(&self, node: NodeId) -> bool {
+        self.seen.as_ref().is_some_and(|seen| !seen.contains(&node))
+    }
+
+    /// The started members that may still come.
+    fn coming(&self) -> u32 {
+        u32::try_from(self.lost.len()).unwrap_or(u32::MAX).saturating_add(u32::from(self.is_pending))
+    }
+
+    /// Takes so many started members of another member over: one is pending, and the others are lost (I7).
+    fn take_over(&mut self, coming: u32, pending: Duration, lost: Duration) {
+        let is_pending = coming > 0;
+        *self = Starts {
+            after: is_pending.then_some(pending),
+            is_pending,
+            lost: (1..coming).map(|_| lost).collect(),
+            seen: self.seen.take(),
+            ..Starts::default()
+        };
     }
 
     /// Counts the pending start as lost. Its member may come until a time.
@@ -158,28 +183,69 @@ impl Sizer {
         self.size
     }
 
+    /// Returns the size to answer `from` with: without the started members that have come since. `from` may
+    /// have come, although the directory of this member does not tell so yet.
+    pub(super) fn known(&self, from: NodeId) -> Size {
+        let coming = self.size.coming.min(self.starts.coming());
+        let coming = coming.saturating_sub(u32::from(self.starts.is_new(from)));
+        Size { coming, ..self.size }
+    }
+
     /// Takes the size of another member if it is a later one. Then another member decides, or has decided,
-    /// so this one begins afresh. A start goes on if the size is equal: this one may still decide.
-    pub(super) fn follow(&mut self, size: Size) {
-        let size = Size { wanted: self.bound(size.wanted), ..size };
+    /// so this one begins afresh. The starts go on if this member knows of as many.
+    pub(super) fn follow(&mut self, now: Duration, size: Size) {
+        // A member has one pending start, and loses at most one in each start limit.
+        let size = Size { wanted: self.bound(size.wanted), coming: size.coming.min(LATE + 1), ..size };
         if size.change > 0 && size > self.size {
-            let is_equal = self.size.wanted() == size.wanted();
-            let starts = if is_equal { std::mem::take(&mut self.starts) } else { Starts::default() };
+            let mut starts = std::mem::take(&mut self.starts);
+            if starts.coming() != size.coming {
+                starts.take_over(size.coming, now.saturating_add(self.options.start_limit), self.late(now));
+            }
             *self = Sizer { size, starts, ..Sizer::new(self.options) };
         }
     }
 
-    /// Notes that another member decides. A start of this member is over: the started member may have come,
-    /// decided, and died.
-    pub(super) fn pass_on(&mut self) {
-        *self = Sizer { size: self.size, ..Sizer::new(self.options) };
+    /// Notes that another member decides, and the members. A start goes on until its member comes.
+    pub(super) fn pass_on(&mut self, now: Duration, members: BTreeSet<NodeId>) {
+        let mut starts = std::mem::take(&mut self.starts);
+        let fits = u32::try_from(members.len()).is_ok_and(|members| members <= self.size.wanted);
+        starts.see(now, members);
+        if fits {
+            starts.late = 0;
+        }
+        *self = Sizer { size: self.size, starts, ..Sizer::new(self.options) };
+    }
+
+    /// Returns whether the members were seen once.
+    pub(super) fn is_ready(&self) -> bool {
+        self.starts.seen.is_some()
+    }
+
+    /// Notes the members before a decision. Returns the size to tell them.
+    pub(super) fn begin(&mut self, now: Duration, members: BTreeSet<NodeId>) -> Size {
+        self.starts.see(now, members);
+        self.count_starts();
+        self.size
+    }
+
+    /// Notes the started members that may still come in the size (I7).
+    fn count_starts(&mut self) {
+        let coming = self.starts.coming();
+        if self.size.change > 0 && self.size.coming != coming {
+            self.size = Size { change: self.size.change.saturating_add(1), coming, ..self.size };
+        }
+    }
+
+    /// The time until which the member of a lost start may come.
+    fn late(&self, now: Duration) -> Duration {
+        now.saturating_add(self.options.start_limit.saturating_mul(LATE))
     }
 
     /// Changes the wanted size.
     fn want(&mut self, wanted: u32) {
         let wanted = self.bound(wanted);
         if self.size.wanted() != Some(wanted) {
-            self.size = Size { change: self.size.change.saturating_add(1), wanted };
+            self.size = Size { change: self.size.change.saturating_add(1), wanted, ..self.size };
         }
     }
 
@@ -241,6 +307,7 @@ impl Sizer {
         let members = u32::try_from(loads.keys().filter(stays).count()).unwrap_or(u32::MAX);
         let (sum, calls) = self.measure(now, loads);
         let (action, reason, leaver) = self.decide(now, me, members, loads, sum, &calls);
+        self.count_starts();
         let step = match (action, leaver) {
             (GrowthAction::Start, _) => Step::Start,
             (GrowthAction::Shrink, Some(node)) => Step::AskToLeave(node),
@@ -278,7 +345,7 @@ impl Sizer {
                         true => GrowthReason::StartLost,
                         false => GrowthReason::MemberMissing,
                     };
-                    self.starts.lose(now.saturating_add(self.options.start_limit.saturating_mul(LATE)));
+                    self.starts.lose(self.late(now));
                     let failures = self.starts.failures;
                     let pause = if failures > 0 { self.pause(failures) } else { Duration::ZERO };
                     self.start(now, pause);
@@ -287,7 +354,7 @@ impl Sizer {
             };
         }
         // A member that stays may have taken the place of a started one.
-        self.starts.lose(now.saturating_add(self.options.start_limit.saturating_mul(LATE)));
+        self.starts.lose(self.late(now));
         self.starts.end();
         let others = loads.keys().filter(|node| **node != me && !self.leaving.contains_key(node));
         // The member with the fewest calls; of equal ones the last.

@@ -57,6 +57,16 @@ impl Fleet {
         }
     }
 
+    /// Tells the wanted size of a change, and the started members that may still come.
+    fn follow(&mut self, change: u64, wanted: u32, coming: u32) {
+        self.sizer.follow(self.now(), Size { change, wanted, coming });
+    }
+
+    /// Lets another member decide.
+    fn pass_on(&mut self) {
+        self.sizer.pass_on(self.now(), self.members.keys().copied().collect());
+    }
+
     fn look(&mut self) -> Step {
         self.seconds += 1;
         let loads = self.members.iter().map(|(node, load)| (*node, Some(*load))).collect();
@@ -236,20 +246,20 @@ fn a_member_that_does_not_leave_counts_again() {
 #[test]
 fn a_member_that_takes_over_knows_the_wanted_size() {
     let mut fleet = Fleet::new(2);
-    fleet.sizer.follow(Size { change: 0, wanted: 4 });
+    fleet.follow(0, 4, 0);
     assert_eq!(fleet.wanted(), None);
-    fleet.sizer.follow(Size { change: 7, wanted: 3 });
+    fleet.follow(7, 3, 0);
     // The one that decided is dead, and two are missing of three with it.
     assert_eq!(fleet.look(), Step::Start);
     // A size of an earlier change is older, and one beyond the bounds is bounded.
-    fleet.sizer.follow(Size { change: 6, wanted: 1 });
+    fleet.follow(6, 1, 0);
     assert_eq!(fleet.wanted(), Some(3));
-    fleet.sizer.follow(Size { change: 8, wanted: 99 });
+    fleet.follow(9, 99, 0);
     assert_eq!(fleet.wanted(), Some(4));
-    fleet.sizer.follow(Size { change: u64::MAX, wanted: 2 });
+    fleet.follow(u64::MAX, 2, 0);
     // The number of the last change stays.
     fleet.sizer.resigned(fleet.now(), NodeId(2));
-    assert_eq!(fleet.sizer.size(), Size { change: u64::MAX, wanted: 1 });
+    assert_eq!(fleet.sizer.size(), Size { change: u64::MAX, wanted: 1, coming: 0 });
 }
 
 #[test]
@@ -270,15 +280,54 @@ fn without_all_loads_only_the_size_counts() {
 }
 
 #[test]
-fn a_start_is_over_once_another_member_decides() {
+fn a_start_is_over_once_its_member_has_come_also_if_another_one_decides() {
     let mut fleet = Fleet::new(1);
     fleet.starts_nothing = true;
     fleet.run(4, 150);
     assert_eq!((fleet.steps().len(), fleet.wanted()), (1, Some(2)));
+    fleet.pass_on();
     assert_eq!(fleet.look(), Step::Keep);
     // The started member decides, and dies.
-    fleet.sizer.pass_on();
+    fleet.members.insert(NodeId(0), NodeLoad::default());
+    fleet.pass_on();
+    fleet.members.remove(&NodeId(0));
     assert_eq!((fleet.look(), fleet.wanted()), (Step::Start, Some(2)));
+}
+
+#[test]
+fn a_member_that_takes_over_knows_the_starts() {
+    let mut fleet = Fleet::new(1);
+    fleet.pass_on();
+    fleet.follow(7, 3, 1);
+    fleet.starts_nothing = true;
+    // The started member may ask before the directory tells of it. It does not count yet.
+    let coming = |fleet: &Fleet, from| fleet.sizer.known(NodeId(from)).coming;
+    assert_eq!((coming(&fleet, 1), coming(&fleet, 2)), (1, 0));
+    assert_eq!((fleet.look(), fleet.look()), (Step::Keep, Step::Keep));
+    fleet.members.insert(NodeId(2), NodeLoad::default());
+    fleet.pass_on();
+    assert_eq!((coming(&fleet, 1), coming(&fleet, 2), fleet.sizer.size().coming), (0, 0, 1));
+    // Two of three have come.
+    assert_eq!((fleet.look(), fleet.sizer.size().coming), (Step::Start, 1));
+    // Of three starts it waits for one. The others are late ones.
+    let mut fleet = Fleet::new(2);
+    fleet.pass_on();
+    fleet.follow(7, 3, 3);
+    assert_eq!(fleet.look(), Step::Keep);
+    for node in [5, 6, 7] {
+        fleet.members.insert(NodeId(node), NodeLoad::default());
+    }
+    assert_eq!(fleet.look(), Step::AskToLeave(NodeId(7)));
+    assert_eq!(fleet.look(), Step::AskToLeave(NodeId(6)));
+    fleet.run(20, 240);
+    assert_eq!((fleet.size(), fleet.wanted(), fleet.sizer.size().coming), (3, Some(3), 0));
+    // A start that does not come is repeated, and no number of starts is too large.
+    let mut fleet = Fleet::new(1);
+    fleet.pass_on();
+    fleet.follow(7, 2, u32::MAX);
+    let steps: Vec<Step> = (0..6).map(|_| fleet.look()).collect();
+    assert_eq!(steps.iter().filter(|step| **step == Step::Start).count(), 1);
+    assert_eq!(fleet.record.last().map(|last| last.2), Some(GrowthReason::StartLost));
 }
 
 #[test]
@@ -373,10 +422,10 @@ fn a_start_goes_on_if_another_member_tells_an_equal_size() {
     assert_eq!(fleet.look(), Step::Start);
     let Size { change, .. } = fleet.sizer.size();
     for change in [change, change + 1, change + 2] {
-        fleet.sizer.follow(Size { change, wanted: 2 });
+        fleet.follow(change, 2, 1);
         assert_eq!(fleet.look(), Step::Keep);
     }
     // Another size is new, and two members are missing.
-    fleet.sizer.follow(Size { change: change + 3, wanted: 3 });
+    fleet.follow(change + 3, 3, 0);
     assert_eq!(fleet.look(), Step::Start);
 }

@@ -9,6 +9,7 @@
 //!   A member that counts again, since it has not left in time, is asked no more.
 //! - I2. A member that decides and resigns leaves once the next one to decide knows the size without it.
 //! - I3. A member that knows no size decides only once it is alone, or once another one has answered.
+//! - I4. A member that decides tells the others of a start before it starts a member (`decide`/I7).
 //!
 //! Cost: a decision takes time in proportion to the members.
 //! Source: Wentzlaff 2012, §3.2.4 and §3.5.1 (FO-13).
@@ -62,6 +63,11 @@ impl Member {
         self.sizer.size().wanted()
     }
 
+    /// Returns whether this member has seen the members, so that it knows those that come.
+    pub(super) fn is_ready(&self) -> bool {
+        self.sizer.is_ready()
+    }
+
     /// Returns whether this member was asked to leave.
     pub(super) fn is_asked(&self) -> bool {
         self.is_asked
@@ -79,29 +85,34 @@ impl Member {
         self.leaves == Leaves::Known
     }
 
-    /// Answers the member that decides.
-    pub(super) fn answer(&mut self, size: Size, load: NodeLoad) -> Answer {
-        self.sizer.follow(size);
-        Answer { load, size: self.sizer.size(), leaves: self.leaves }
+    /// Answers the member that decides, `from`.
+    pub(super) fn answer(&mut self, now: Duration, from: NodeId, size: Size, load: NodeLoad) -> Answer {
+        self.sizer.follow(now, size);
+        Answer { load, size: self.sizer.known(from), leaves: self.leaves }
     }
 
     /// Notes that the member that decides asks this one to leave, for a size without it (I1).
-    pub(super) fn ask_to_leave(&mut self, size: Size) {
-        self.sizer.follow(size);
+    pub(super) fn ask_to_leave(&mut self, now: Duration, size: Size) {
+        self.sizer.follow(now, size);
         (self.is_asked, self.leaves) = (true, Leaves::Known);
     }
 
-    /// Notes that another member decides.
-    pub(super) fn pass_on(&mut self) {
+    /// Notes that another member decides, and the members.
+    pub(super) fn pass_on(&mut self, now: Duration, members: BTreeSet<NodeId>) {
         self.to_ask.clear();
-        self.sizer.pass_on();
+        self.sizer.pass_on(now, members);
     }
 
     /// Begins a decision of this member. Returns the size to tell the others.
-    pub(super) fn begin(&mut self, now: Duration, me: NodeId) -> Size {
+    pub(super) fn begin(&mut self, now: Duration, me: NodeId, members: BTreeSet<NodeId>) -> Size {
         if self.leaves == Leaves::Resigns {
             self.sizer.resigned(now, me);
         }
+        self.sizer.begin(now, members)
+    }
+
+    /// Returns the size to tell the others before a start (I4).
+    pub(super) fn size(&self) -> Size {
         self.sizer.size()
     }
 
@@ -116,7 +127,7 @@ impl Member {
         answers: &Answers,
     ) -> (Step, Option<GrowthDecision>) {
         for answer in answers.values().flatten() {
-            self.sizer.follow(answer.size);
+            self.sizer.follow(now, answer.size);
         }
         if self.sizer.size().wanted().is_none()
             && !answers.is_empty()

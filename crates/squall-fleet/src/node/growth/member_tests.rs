@@ -52,25 +52,36 @@ impl Fleet {
         self.seconds += 1;
         let now = Duration::from_secs(self.seconds);
         let load = NodeLoad { waiting: self.waiting, ..NodeLoad::default() };
+        let nodes: BTreeSet<NodeId> = self.members.keys().copied().collect();
         let (me, mut decider) = self.members.pop_first().unwrap();
-        self.members.values_mut().for_each(Member::pass_on);
-        let size = decider.begin(now, me);
-        let answer = |(node, member): (&NodeId, &mut Member)| {
-            (*node, (!self.deaf.contains(node)).then(|| member.answer(size, load)))
-        };
-        let answers: Answers = self.members.iter_mut().map(answer).collect();
+        self.members.values_mut().for_each(|member| member.pass_on(now, nodes.clone()));
+        let size = decider.begin(now, me, nodes);
+        let answers = self.tell(now, me, size);
         let (step, _) = decider.decide(now, me, load, size, &answers);
+        if step == Step::Start {
+            self.tell(now, me, decider.size());
+        }
         self.members.insert(me, decider);
         step
     }
 
+    /// Tells the others a size.
+    fn tell(&mut self, now: Duration, from: NodeId, size: Size) -> Answers {
+        let load = NodeLoad { waiting: self.waiting, ..NodeLoad::default() };
+        let answer = |(node, member): (&NodeId, &mut Member)| {
+            (*node, (!self.deaf.contains(node)).then(|| member.answer(now, from, size, load)))
+        };
+        self.members.iter_mut().map(answer).collect()
+    }
+
     /// Sends the requests to leave.
     fn ask_to_leave(&mut self) {
+        let now = Duration::from_secs(self.seconds);
         let (me, mut decider) = self.members.pop_first().unwrap();
         let (to_ask, size) = decider.to_ask();
         for node in to_ask {
             match self.members.get_mut(&node) {
-                Some(member) if !self.deaf.contains(&node) => member.ask_to_leave(size),
+                Some(member) if !self.deaf.contains(&node) => member.ask_to_leave(now, size),
                 Some(_) => continue,
                 None => {}
             }
@@ -144,7 +155,8 @@ fn a_lowest_member_that_joins_takes_the_latest_size() {
     fleet.join(4);
     fleet.join(0);
     // The newest member knows no size, and the other one wants three.
-    let known = fleet.member(4).answer(Size::default(), NodeLoad::default()).size;
+    let (now, unknown) = (Duration::ZERO, Size::default());
+    let known = fleet.member(4).answer(now, NodeId(0), unknown, NodeLoad::default()).size;
     assert_eq!((known.wanted(), fleet.wanted(2)), (None, Some(3)));
     fleet.assert_keeps(20);
     assert_eq!((fleet.wanted(0), fleet.wanted(4)), (Some(3), Some(3)));
@@ -254,4 +266,47 @@ fn a_member_that_knows_no_size_decides_after_an_answer() {
     let mut fleet = Fleet::new(1);
     fleet.look();
     assert_eq!(fleet.wanted(1), Some(1));
+}
+
+/// The member that decides dies while a member starts. The started one comes with a higher number, or
+/// decides.
+#[test]
+fn a_start_outlives_the_member_that_decided_it() {
+    for started in [4, 0] {
+        let mut fleet = Fleet::new(3);
+        fleet.assert_keeps(3);
+        fleet.die(3);
+        assert_eq!(fleet.look(), Step::Start);
+        fleet.die(1);
+        // Two are missing now, and one of them starts.
+        fleet.assert_keeps(3);
+        fleet.join(started);
+        assert_eq!(fleet.look(), Step::Start);
+        fleet.join(5);
+        fleet.assert_keeps(40);
+        let wanted: Vec<_> = fleet.members.values().map(Member::wanted).collect();
+        assert_eq!(wanted, [Some(3); 3], "{started}");
+    }
+}
+
+#[test]
+fn a_start_that_was_told_and_brings_no_member_in_time_is_repeated_and_its_member_is_too_late() {
+    let mut fleet = Fleet::new(3);
+    fleet.assert_keeps(3);
+    fleet.die(3);
+    assert_eq!(fleet.look(), Step::Start);
+    fleet.die(1);
+    fleet.assert_keeps(4);
+    assert_eq!(fleet.look(), Step::Start);
+    fleet.join(4);
+    assert_eq!(fleet.look(), Step::Start);
+    fleet.join(5);
+    fleet.assert_keeps(3);
+    // That of the dead member comes after all.
+    fleet.join(6);
+    assert!(matches!(fleet.look(), Step::AskToLeave(_)));
+    let leaver = fleet.members.iter().find(|(_, member)| member.is_asked()).map(|(node, _)| node.0);
+    fleet.die(leaver.unwrap());
+    fleet.assert_keeps(40);
+    assert_eq!((fleet.wanted(2), fleet.members.len()), (Some(3), 3));
 }

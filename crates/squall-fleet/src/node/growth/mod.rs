@@ -9,10 +9,13 @@
 //!   A member decides only under a lease, so not by a directory that it can no longer renew.
 //! - I2. A member leaves by the code of its program, in two phases. The one that decides only asks.
 //! - I3. The program's closures run on the thread of [`Growth`], without a lock.
+//! - I4. A member is started once the others know of it. So the next member to decide waits for it. One that
+//!   does not answer delays a start by the start limit at most, and may not know of it.
 //!
 //! Not promised: the exact size. While the leader of the group changes, two members may decide at once, and
 //! the fleet may have one member too many for a moment.
-//! Cost: a thread for each member, and one call of each other member by the one that decides, at each look.
+//! Cost: a thread for each member, and one call of each other member by the one that decides, at each look
+//! and before each start.
 //! Source: Wentzlaff 2012, §3.2.4 and §3.5.1 (FO-13, FO-14, FO-23).
 
 mod decide;
@@ -35,7 +38,7 @@ use crate::handover::Taker;
 use crate::{Fate, Name, NameCapability, NodeId, Refusal};
 use squall_sys::panics::drop_payload;
 use squall_sys::sync::{Condvar, Mutex, MutexGuard, StdArc as Arc, Weak, lock, thread};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -82,14 +85,18 @@ impl Shared {
     /// Serves the calls of the other members.
     fn serve(&self, call: ServiceCall<'_>) -> Option<Vec<u8>> {
         let size: Size = postcard::from_bytes(call.body).ok()?;
+        // Others may call before this member knows the members. They repeat it.
+        if !self.state().member.is_ready() {
+            return None;
+        }
         match call.method {
             LOAD => {
                 let load = (self.load)();
-                let answer = self.state().member.answer(size, load);
+                let answer = self.state().member.answer(self.now(), call.client, size, load);
                 postcard::to_allocvec(&answer).ok()
             }
             LEAVE => {
-                self.state().member.ask_to_leave(size);
+                self.state().member.ask_to_leave(self.now(), size);
                 self.changed.notify_all();
                 Some(Vec::new())
             }
@@ -180,6 +187,8 @@ impl Node {
         let served = shared.clone();
         let service = Kind::Plain(Arc::new(move |call: ServiceCall<'_>| served.serve(call)));
         let name = self.register(&name, capability, NameOptions::new(), 0, service)?;
+        let members = self.0.growing(&shared.fleet).into_keys().collect();
+        shared.state().member.pass_on(shared.now(), members);
         let (driver, start) = (Arc::downgrade(&self.0), Box::new(start));
         let looker = Looker { driver, shared: shared.clone(), options, start };
         let builder = thread::Builder::new().name("squall-fleet-growth".into());
@@ -281,10 +290,11 @@ impl Looker {
         }
         let members = driver.growing(&self.shared.fleet);
         let me = driver.state().core.me();
+        let nodes = members.keys().copied().collect();
         if members.first_key_value().is_none_or(|(node, _)| *node != me) {
-            return self.shared.state().member.pass_on();
+            return self.shared.state().member.pass_on(self.shared.now(), nodes);
         }
-        let size = self.shared.state().member.begin(self.shared.now(), me);
+        let size = self.shared.state().member.begin(self.shared.now(), me, nodes);
         let ask = |(node, name): (&NodeId, &Name)| (*node, self.call(driver, name, LOAD, size));
         let asked: Vec<_> = members.iter().filter(|(node, _)| **node != me).map(ask).collect();
         let load = (self.shared.load)();
@@ -302,7 +312,8 @@ impl Looker {
         }
         decision.into_iter().for_each(|decision| self.shared.record(decision));
         if step == Step::Start {
-            self.start_member();
+            self.tell_of_start(driver, me);
+            self.start_member(driver);
         }
         self.ask_to_leave(driver, &members);
     }
@@ -330,15 +341,40 @@ impl Looker {
         }
     }
 
-    fn start_member(&mut self) {
-        let started = catch_unwind(AssertUnwindSafe(&mut self.start));
-        let failed = match started {
-            Ok(result) => result.is_err(),
-            Err(payload) => {
-                drop_payload(payload);
-                true
+    /// Tells the others that a member is about to be started (I4). Repeats it for those that do not answer,
+    /// until they are gone, or the start limit is over.
+    fn tell_of_start(&self, driver: &Arc<Driver>, me: NodeId) {
+        let size = self.shared.state().member.size();
+        let until = self.shared.now().saturating_add(self.options.start_limit);
+        let mut told = BTreeSet::from([me]);
+        loop {
+            let mut others = driver.growing(&self.shared.fleet);
+            others.retain(|node, _| !told.contains(node));
+            let tell = |(node, name): (&NodeId, &Name)| (*node, self.call(driver, name, LOAD, size));
+            let calls: Vec<_> = others.iter().map(tell).collect();
+            for (node, call) in calls {
+                if matches!(block(call), Some(Ok(_))) {
+                    told.insert(node);
+                }
             }
-        };
+            let all = others.keys().all(|node| told.contains(node));
+            let is_over = all || driver.is_closed() || self.shared.now() >= until;
+            if is_over || self.shared.wait(self.options.look_every, |state| state.ended) {
+                return;
+            }
+        }
+    }
+
+    /// Starts a member, if this one may still decide.
+    fn start_member(&mut self, driver: &Arc<Driver>) {
+        let failed = !driver.has_lease()
+            || match catch_unwind(AssertUnwindSafe(&mut self.start)) {
+                Ok(result) => result.is_err(),
+                Err(payload) => {
+                    drop_payload(payload);
+                    true
+                }
+            };
         if failed {
             let now = self.shared.now();
             let mut state = self.shared.state();
