@@ -8,7 +8,8 @@
 //! comes back by itself. A host that knows one endpoint of the group finds all names.
 //!
 //! - I1. Hosts, members and faults come from the run's seed.
-//! - I2. A run is a row of rounds. Each has two to four hosts, and one or two members on each.
+//! - I2. A run is a row of rounds. Each has two to four hosts, and one or two members on each. The first one
+//!   has two hosts and the rest of the seed by three, and each next one another number.
 //! - I3. After each fault the group must heal within `HEAL`: it shows the living members alone, and each
 //!   shard has an owner that answers. While a host is cut or gone, the others must heal without it, unless a
 //!   majority of the voters is gone.
@@ -61,6 +62,8 @@ const ROUND: Duration = Duration::from_secs(20);
 const FAULT_MS_MAX: u64 = 4_000;
 /// The time without a fault after which no member is removed for it.
 const QUIET: Duration = Duration::from_secs(2);
+/// The numbers of hosts that a round may have, from two on.
+const HOST_COUNTS: u32 = HOSTS_MAX - 1;
 /// The voters of a group at most.
 const VOTERS_MAX: usize = 5;
 
@@ -68,6 +71,8 @@ const VOTERS_MAX: usize = 5;
 #[derive(Default)]
 struct Counts {
     rounds: u64,
+    /// The rounds of two, three and four hosts.
+    rounds_of: [u64; HOST_COUNTS as usize],
     given_up: u64,
     cut: u64,
     healed_without: u64,
@@ -111,6 +116,9 @@ fn run(run: &Run) -> Result<Report, Violation> {
     }
     Ok(Report(vec![
         ("rounds", counts.rounds),
+        ("rounds of two hosts", counts.rounds_of[0]),
+        ("rounds of three hosts", counts.rounds_of[1]),
+        ("rounds of four hosts", counts.rounds_of[2]),
         ("rounds given up", counts.given_up),
         ("hosts cut", counts.cut),
         ("healed without a host", counts.healed_without),
@@ -153,7 +161,9 @@ fn round(
     broken: Option<Break>,
 ) -> Result<(Balance, Option<Arc<Network>>), String> {
     let until = Instant::now() + ROUND;
-    let hosts = 2 + rng.below(u64::from(HOSTS_MAX) - 1) as u32;
+    let more = (run.seed.wrapping_add(counts.rounds) % u64::from(HOST_COUNTS)) as u32;
+    counts.rounds_of[more as usize] += 1;
+    let hosts = 2 + more;
     let network = Arc::new(Network::new(hosts)?);
     let mut members: Vec<u32> = network.hosts().map(|host| Network::member(host, 0)).collect();
     // Three members at least: of two, one voter decides alone.
