@@ -73,8 +73,27 @@ fn the_demo_balances_its_books() {
     let output = run(&mut fleet(key, &["demo", "--quick", "--seed", "1", "--key-env", KEY]));
     let said = stdout(&output);
     assert!(output.status.success(), "{said}\n{}", stderr(&output));
-    for part in ["member 5 joins", " is killed ", " leaves ", "with a result: each ran once", "Seed 1."] {
+    for part in [
+        "The fleet chooses its own size: 3 to 5 members.",
+        "the fleet starts member 4 ",
+        "the fleet starts member 5 ",
+        " is killed ",
+        "the fleet replaces it by 6 ",
+        " leaves when asked ",
+        "with a result: each ran once",
+        "Seed 1.",
+    ] {
         assert!(said.contains(part), "{part} in\n{said}");
+    }
+    // The books of the size.
+    for (text, count) in [
+        ("members that the busy fleet started", 2),
+        ("members that the idle fleet asked to leave", 2),
+        ("members that were killed", 1),
+        ("members that the fleet started in their place", 1),
+    ] {
+        let told = said.lines().find_map(|line| line.strip_prefix(text)).map(str::trim);
+        assert_eq!(told, Some(&*count.to_string()), "{text} in\n{said}");
     }
     assert!(said.ends_with("The books balance. No process, socket or memory is left.\n"), "{said}");
     assert!(!said.contains(key), "the demo prints its key");
@@ -88,14 +107,17 @@ fn a_running_group_is_listed_and_watched_and_ends_with_the_demo() {
     let tables = run(&mut fleet(key, &demo.args("ls", &[])));
     assert!(tables.status.success(), "{}", stderr(&tables));
     for part in
-        ["leader, votes", "host/demo-", "/counters  16 shards", "/echo      stateless", "owner of /counters"]
+        ["leader, votes", "host/demo-", "/counters/growth/", "16 shards", "stateless", "owner of /counters"]
     {
         assert!(stdout(&tables).contains(part), "{part} in\n{}", stdout(&tables));
     }
     let listed = run(&mut fleet(key, &demo.args("ls", &["--json"])));
     let listed = object(stdout(&listed).trim_end());
     let count = |value: &Value| value.as_array().map_or(0, Vec::len);
-    assert!(count(&listed["members"]) >= 2 && count(&listed["names"]) == 2, "{listed}");
+    // The members that choose the size of the fleet have further names, below its name.
+    let names = listed["names"].as_array().into_iter().flatten();
+    let is_own = |name: &&Value| !name["name"].as_str().is_some_and(|name| name.contains("/growth/"));
+    assert!(count(&listed["members"]) >= 2 && names.filter(is_own).count() == 2, "{listed}");
     assert_eq!(count(&listed["names"][0]["shards"]), 16, "{listed}");
     for field in ["node", "endpoint", "machine", "leader", "votes", "leaving"] {
         assert!(!listed["members"][0][field].is_null(), "{field} in {listed}");

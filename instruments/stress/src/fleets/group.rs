@@ -1,6 +1,7 @@
 //! A group of member processes, which this process calls as a visitor.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -8,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use squall::Owned;
-use squall::fleet::{GroupInfo, GroupKey, Node, NodeId, RequestError};
+use squall::fleet::{GroupInfo, GroupKey, Node, NodeId, RequestError, ServiceInfo};
 
 use super::books::{Accounts, Balance, Books, SHARDS, lives};
 use super::breaks::Break;
 use super::clients::Client;
 use super::ground::Ground;
-use super::member::{Echo, Part, READ};
+use super::member::{Echo, Part, READ, WAITING_MAX};
 use super::process::Process;
 use super::state::ShardState;
 use super::{CALL_LIMIT, COUNTERS, ECHO_NAME, PATIENCE, name};
@@ -41,11 +42,24 @@ pub struct Group {
     away: BTreeSet<u32>,
     /// The longest time in which the group heals.
     patience: Duration,
+    /// The bounds of a fleet that chooses its own size.
+    grows: Option<(u32, u32)>,
+    is_busy: bool,
     last: u32,
     visitor: Option<Arc<Node>>,
     echo: Option<Owned<dyn Echo>>,
     clients: Vec<JoinHandle<Accounts>>,
     stop: Arc<AtomicBool>,
+}
+
+/// A change of size that the fleet of a group has decided, and that has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Grown {
+    /// The member with this number was started, and serves.
+    Started(u32),
+    /// The member with this number was asked to leave, and has left.
+    Left(u32),
 }
 
 /// A group that agrees on its members and owners.
@@ -95,6 +109,20 @@ impl Group {
         Group::start_broken(key, prefix, members, None)
     }
 
+    /// Starts a group with a fleet that chooses its own size: `members` processes at least, `most` at most.
+    /// It begins with one, and grows to its smallest size.
+    ///
+    /// # Errors
+    /// A process does not start, or does not serve in time.
+    pub fn start_growing(key: GroupKey, prefix: &str, members: u32, most: u32) -> Result<Group, String> {
+        let ground = Ground::Machine(prefix.to_owned());
+        let mut group = Group::start_grounded(ground, key, &[1], None, Some((members, most)))?;
+        while group.members.len() < members as usize {
+            group.await_grown()?;
+        }
+        Ok(group)
+    }
+
     pub(super) fn start_broken(
         key: GroupKey,
         prefix: &str,
@@ -112,6 +140,16 @@ impl Group {
         members: &[u32],
         broken: Option<Break>,
     ) -> Result<Group, String> {
+        Group::start_grounded(ground, key, members, broken, None)
+    }
+
+    fn start_grounded(
+        ground: Ground,
+        key: GroupKey,
+        members: &[u32],
+        broken: Option<Break>,
+        grows: Option<(u32, u32)>,
+    ) -> Result<Group, String> {
         let mut group = Group {
             key,
             ground,
@@ -122,6 +160,8 @@ impl Group {
             paused: BTreeSet::new(),
             away: BTreeSet::new(),
             patience: PATIENCE,
+            grows,
+            is_busy: false,
             last: 0,
             visitor: None,
             echo: None,
@@ -212,6 +252,7 @@ impl Group {
             root: self.root.clone(),
             endpoint: self.endpoint(number),
             broken: self.broken,
+            grows: self.grows,
             seeds: known.iter().map(|number| self.endpoint(*number)).collect(),
         };
         let process = Process::start(&self.ground.entry(number), &part, &self.books);
@@ -223,6 +264,45 @@ impl Group {
         }
         self.members.insert(number, process);
         Ok(())
+    }
+
+    /// Tells the members of a fleet that chooses its size that calls wait, or that no call does. The fleet
+    /// then grows to its largest size, or shrinks to its smallest one: [`await_grown`](Group::await_grown).
+    ///
+    /// # Errors
+    /// A member has ended.
+    pub fn set_busy(&mut self, is_busy: bool) -> Result<(), String> {
+        self.is_busy = is_busy;
+        self.tell_loads()
+    }
+
+    fn tell_loads(&mut self) -> Result<(), String> {
+        let waiting = if self.is_busy { 2 * WAITING_MAX } else { 0 };
+        let told: io::Result<()> = self.members.values_mut().try_for_each(|member| member.set_load(waiting));
+        told.map_err(|error| format!("a member cannot be told its load: {error}"))
+    }
+
+    /// Waits until the fleet wants a further member, or asks one to leave, and does so.
+    ///
+    /// # Errors
+    /// The fleet decides nothing in time, or the member does not start or leave.
+    pub fn await_grown(&mut self) -> Result<Grown, String> {
+        let began = Instant::now();
+        while began.elapsed() <= self.patience {
+            self.check()?;
+            if self.members.values().any(Process::take_wanted) {
+                let number = self.join()?;
+                self.tell_loads()?;
+                return Ok(Grown::Started(number));
+            }
+            let asked = self.members.iter().find(|(_, member)| member.is_asked());
+            if let Some(number) = asked.map(|(number, _)| *number) {
+                self.leave(&[number])?;
+                return Ok(Grown::Left(number));
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
+        Err(format!("the fleet has not changed its size within {:?}", self.patience))
     }
 
     /// Kills a member.
@@ -375,8 +455,13 @@ impl Group {
             nodes.len() == members.len() && nodes.iter().all(|node| members.contains_key(node))
         };
         let is_owned = |owner: Option<NodeId>| owner.is_some_and(|owner| members.contains_key(&owner));
-        let whole = info.services.len() == 2
-            && info.services.iter().all(|service| {
+        let known = |of: &&ServiceInfo| [COUNTERS, ECHO_NAME].contains(&of.name.as_str());
+        let services: Vec<_> = info.services.iter().filter(known).collect();
+        // A fleet that chooses its size has further names.
+        let is_all = self.grows.is_some() || info.services.len() == 2;
+        let whole = is_all
+            && services.len() == 2
+            && services.iter().all(|service| {
                 of_all(&service.nodes)
                     && service.shards.iter().all(|shard| shard.target.is_none() && is_owned(shard.owner))
             });

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::time::{ClockId, clock_gettime};
 use squall::Owned;
 use squall::fleet::{
-    GroupKey, HostTransport, NameCapability, NameOptions, Node, NodeBuilder, ServiceCall, ShardService,
-    Transport,
+    GroupKey, Growth, GrowthOptions, HostTransport, NameCapability, NameOptions, Node, NodeBuilder, NodeLoad,
+    ServiceCall, ShardService, Transport,
 };
 
 use super::books::SHARDS;
@@ -54,6 +55,10 @@ pub(super) enum News {
     Ran(u64, u32, u64),
     /// A shard has begun with an empty state.
     Born,
+    /// The member decides for its fleet, which wants a further member.
+    Wants,
+    /// The fleet asks this member to leave.
+    Asked,
     /// The member has left the group.
     Left,
     /// A promise is broken.
@@ -67,6 +72,8 @@ impl News {
             News::Ready => "ready\n".to_owned(),
             News::Ran(client, place, number) => format!("ran {client} {place} {number}\n"),
             News::Born => "born\n".to_owned(),
+            News::Wants => "wants\n".to_owned(),
+            News::Asked => "asked\n".to_owned(),
             News::Left => "left\n".to_owned(),
             News::Wrong(why) => format!("wrong {}\n", why.replace('\n', " ")),
         }
@@ -84,6 +91,8 @@ impl News {
                 News::Ran(client, place, numbers.next()?.parse().ok()?)
             }
             "born" => News::Born,
+            "wants" => News::Wants,
+            "asked" => News::Asked,
             "left" => News::Left,
             "wrong" => News::Wrong(rest.to_owned()),
             _ => return None,
@@ -114,6 +123,8 @@ pub(super) struct Part {
     /// The endpoint of the transport.
     pub(super) endpoint: String,
     pub(super) broken: Option<Break>,
+    /// The bounds of a fleet that chooses its own size.
+    pub(super) grows: Option<(u32, u32)>,
     /// Endpoints of living members.
     pub(super) seeds: Vec<String>,
 }
@@ -123,17 +134,21 @@ impl Part {
         let broken = Break::ALL.iter().find(|(_, planned)| Some(*planned) == self.broken);
         let broken = broken.map_or("-", |(name, _)| name);
         let root = self.root.as_deref().unwrap_or("-");
-        format!("{} {root} {} {broken} {}\n", self.key, self.endpoint, self.seeds.join(","))
+        let (least, most) = self.grows.unwrap_or_default();
+        let seeds = self.seeds.join(",");
+        format!("{} {root} {} {broken} {least} {most} {seeds}\n", self.key, self.endpoint)
     }
 
     fn parse(line: &str) -> Option<Part> {
         let fields: Vec<&str> = line.trim_end_matches('\n').split(' ').collect();
-        let [key, root, endpoint, broken, seeds] = fields[..] else { return None };
+        let [key, root, endpoint, broken, least, most, seeds] = fields[..] else { return None };
         let broken = match broken {
             "-" => None,
             name => Some(Break::ALL.iter().find(|(known, _)| *known == name)?.1),
         };
+        let (least, most) = (least.parse().ok()?, most.parse().ok()?);
         Some(Part {
+            grows: (most > 0).then_some((least, most)),
             key: key.parse().ok()?,
             root: (root != "-").then(|| root.to_owned()),
             endpoint: endpoint.to_owned(),
@@ -253,12 +268,22 @@ pub fn member() -> Result<(), String> {
     let services = Services { shards: Arc::default(), broken: part.broken };
     let object: Owned<dyn Echo> = squall::shared(services.clone());
     let refused = |error| format!("a service was not registered: {error}");
-    node.serve_shards(&name(COUNTERS), &root, SHARDS, services).map_err(refused)?;
+    let right = node.serve_shards(&name(COUNTERS), &root, SHARDS, services).map_err(refused)?;
     let options = NameOptions::new().stateless();
     node.serve_object(&name(ECHO_NAME), &root, options, object.handle()).map_err(refused)?;
+    let waiting = Arc::new(AtomicU64::new(0));
+    if let Some(bounds) = part.grows {
+        grow(&node, &right, bounds, &waiting)?;
+    }
     tell(&News::Ready);
-    line.clear();
-    input.read_line(&mut line).map_err(|error| error.to_string())?;
+    loop {
+        line.clear();
+        input.read_line(&mut line).map_err(|error| error.to_string())?;
+        let Some(load) = line.strip_prefix(LOAD) else { break };
+        let load = load.trim_end().parse().map_err(|_| format!("{load:?} is no load"))?;
+        // Relaxed: the load publishes no other data.
+        waiting.store(load, Ordering::Relaxed);
+    }
     if line == LEAVE {
         node.leave(PATIENCE).map_err(|error| format!("the member cannot leave: {error}"))?;
         tell(&News::Left);
@@ -267,6 +292,40 @@ pub fn member() -> Result<(), String> {
     drop(node);
     drop(object);
     Ok(())
+}
+
+/// Lets the fleet of counters choose its size, by a load that the parent tells. The parent starts members.
+fn grow(
+    node: &Node,
+    right: &NameCapability,
+    (least, most): (u32, u32),
+    waiting: &Arc<AtomicU64>,
+) -> Result<(), String> {
+    let waiting = Arc::clone(waiting);
+    // Relaxed: the load publishes no other data.
+    let load = move || NodeLoad { waiting: waiting.load(Ordering::Relaxed), ..NodeLoad::default() };
+    let start = || {
+        tell(&News::Wants);
+        Ok(())
+    };
+    // The rate of calls changes no size: it depends on the machine.
+    let options = GrowthOptions::new(least, most).calls_max(u64::MAX - 1).waiting_max(WAITING_MAX).looks(2);
+    let options = options.look_every(Duration::from_millis(20)).pause(Duration::from_millis(100));
+    let growth = node.grow_by(right, options.start_limit(PATIENCE), load, start);
+    let growth = growth.map_err(|error| format!("the fleet does not choose its size: {error}"))?;
+    let asked = move || tell_if_asked(&growth);
+    let thread = thread::Builder::new().name("stress-growth".to_owned()).spawn(asked);
+    thread.map(drop).map_err(|error| error.to_string())
+}
+
+/// Tells the parent if the fleet asks this member to leave.
+fn tell_if_asked(growth: &Growth) {
+    while !growth.wait_to_leave(PATIENCE) {}
+    tell(&News::Asked);
+    // The member answers until it has left.
+    loop {
+        thread::park();
+    }
 }
 
 /// Lets the process end with its parent.
@@ -284,6 +343,10 @@ fn end_with_parent() -> io::Result<()> {
 
 /// The line that asks a member to leave.
 pub(super) const LEAVE: &str = "leave\n";
+/// Begins the line that tells a member its load: calls that wait.
+pub(super) const LOAD: &str = "load ";
+/// The most waiting calls of a member of a fleet that does not grow.
+pub(super) const WAITING_MAX: u64 = 10;
 
 fn enter(part: &Part) -> Result<(Node, NameCapability), String> {
     let bad = |error: io::Error| format!("there is no transport {}: {error}", part.endpoint);
@@ -331,6 +394,8 @@ mod tests {
             News::Ready,
             News::Ran(3, 16, u64::MAX),
             News::Born,
+            News::Wants,
+            News::Asked,
             News::Left,
             News::Wrong("two words".to_owned()),
         ];
@@ -340,10 +405,15 @@ mod tests {
         assert_eq!([News::parse("ran 1 2"), News::parse("running 1 test")], [None, None]);
         let key: GroupKey = "0123456789abcdef0123456789abcdef".parse().unwrap();
         let seeds = vec!["host/a".to_owned(), "host/b".to_owned()];
-        let founder =
-            Part { key, root: None, endpoint: "host/a".to_owned(), broken: None, seeds: Vec::new() };
-        let other =
-            Part { root: Some("5/".to_owned()), broken: Some(Break::RunTwice), seeds, ..founder.clone() };
+        let (grows, endpoint) = (Some((3, 5)), "host/a".to_owned());
+        let founder = Part { key, root: None, endpoint, broken: None, grows, seeds: Vec::new() };
+        let other = Part {
+            root: Some("5/".to_owned()),
+            broken: Some(Break::RunTwice),
+            grows: None,
+            seeds,
+            ..founder.clone()
+        };
         for part in [founder, other] {
             assert_eq!(Part::parse(&part.line()), Some(part));
         }

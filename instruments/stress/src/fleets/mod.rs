@@ -42,7 +42,7 @@ use crate::skeleton::breaks::{Breaks, asked};
 use breaks::Break;
 
 pub use books::Balance;
-pub use group::{Group, Settled};
+pub use group::{Group, Grown, Settled};
 pub use member::member;
 pub use process::COMMAND;
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::books::Books;
-use super::member::{LEAVE, News, Part};
+use super::member::{LEAVE, LOAD, News, Part};
 use crate::run::lock;
 
 /// The hidden command of the binary `squall` that runs a member.
@@ -25,6 +25,10 @@ pub(super) const VARIABLE: &str = "SQUALL_STRESS_FLEETS";
 struct Told {
     root: Option<String>,
     is_ready: bool,
+    /// Members that the fleet wants, and that were not started yet.
+    wanted: u32,
+    /// Whether the fleet asks this member to leave.
+    is_asked: bool,
     has_left: bool,
     has_ended: bool,
 }
@@ -104,6 +108,24 @@ impl Process {
     pub(super) fn await_ready(&self, limit: Duration) -> Result<Option<String>, String> {
         let ready = self.await_told(limit, |told| told.is_ready.then(|| told.root.clone()));
         ready.ok_or_else(|| format!("a member was not ready within {limit:?}, or has ended"))
+    }
+
+    /// Tells the member its load.
+    pub(super) fn set_load(&mut self, waiting: u64) -> io::Result<()> {
+        self.write(&format!("{LOAD}{waiting}\n"))
+    }
+
+    /// Takes the news that the fleet wants a further member.
+    pub(super) fn take_wanted(&self) -> bool {
+        let mut told = lock(&self.diary.told);
+        let is_wanted = told.wanted > 0;
+        told.wanted = told.wanted.saturating_sub(1);
+        is_wanted
+    }
+
+    /// Whether the fleet asks the member to leave.
+    pub(super) fn is_asked(&self) -> bool {
+        lock(&self.diary.told).is_asked
     }
 
     /// Asks the member to leave.
@@ -190,6 +212,8 @@ fn keep(output: impl BufRead, diary: &Diary, books: &Books) {
             Some(News::Wrong(why)) => books.fail(format!("in a member: {why}")),
             Some(News::Founded(root)) => lock(&diary.told).root = Some(root),
             Some(News::Ready) => lock(&diary.told).is_ready = true,
+            Some(News::Wants) => lock(&diary.told).wanted += 1,
+            Some(News::Asked) => lock(&diary.told).is_asked = true,
             Some(News::Left) => lock(&diary.told).has_left = true,
             None => books.fail(format!("a member told {line:?}")),
         }
