@@ -12,7 +12,7 @@
 //! Cost: an operation takes the lock twice, and reads two clocks. A member has a thread.
 
 use crate::protocol::{Attributes, Completion, Counts, ELEMENT_BYTES_MAX, Element, MemberId, OpId, Time};
-use crate::state::{Deeds, Kind, Over, State};
+use crate::state::{Deeds, Ended, Kind, Over, State};
 use crate::{PoolError, PoolErrorKind};
 use squall_fleet::__parts::{Taker, block_for, handover};
 use squall_fleet::{MemberNumber, Name, NameCapability, Node, Roster, RosterMember, Seat};
@@ -40,24 +40,24 @@ const NAP: Time = 1_000_000;
 
 /// The result of an operation. Dropped, it gives its element back (P2).
 pub(crate) struct Outcome {
-    completion: Option<Completion>,
+    result: Option<Ended>,
     pool: Weak<Inner>,
 }
 
 impl Outcome {
-    fn take(mut self) -> Completion {
-        let completion = self.completion.take().unwrap_or(Completion::Closed);
-        if let (Completion::Got(_), Some(pool)) = (&completion, self.pool.upgrade()) {
+    fn take(mut self) -> Ended {
+        let result = self.result.take().unwrap_or(Err(PoolErrorKind::Closed));
+        if let (Ok(Completion::Got(_)), Some(pool)) = (&result, self.pool.upgrade()) {
             // SeqCst: pairs with the load before a shutdown (`state/S4`).
             pool.untaken.fetch_sub(1, SeqCst);
         }
-        completion
+        result
     }
 }
 
 impl Drop for Outcome {
     fn drop(&mut self) {
-        if let Some(Completion::Got(element)) = self.completion.take()
+        if let Some(Ok(Completion::Got(element))) = self.result.take()
             && let Some(pool) = self.pool.upgrade()
         {
             pool.step(|state, _, _| state.put_back(element));
@@ -114,19 +114,21 @@ impl Inner {
 
     fn step_with<R>(self: &Arc<Self>, event: impl FnOnce(&mut State, Time, bool, &mut Deeds) -> R) -> R {
         let seat = self.seat.get();
+        let me = self.locked().state.me();
         // Renews the lease that is read below. It takes the lock of the node (P1).
-        seat.map(Seat::serves);
+        seat.zip(me).map(|(seat, me)| seat.serves(me));
         let mut locked = self.locked();
         let Locked { state, idle, wake_at, timer_at } = &mut *locked;
         let now = self.now();
-        let serves = state.over().is_none() && seat.is_some_and(Seat::serves_still);
+        let lease = seat.zip(state.me()).is_some_and(|(seat, me)| seat.serves_still(me));
+        let serves = lease && state.over().is_none();
         let mut deeds = Deeds::default();
         if serves {
-            state.advance(now);
+            state.advance(now, &mut deeds);
         }
         let result = event(state, now, serves, &mut deeds);
         if serves {
-            state.advance(now);
+            state.advance(now, &mut deeds);
             state.collect(&mut deeds);
         }
         let len = state.shard().map_or(0, |shard| shard.len());
@@ -143,16 +145,16 @@ impl Inner {
             self.changed.notify_all();
         }
         if let Some(seat) = seat {
-            for (to, frame) in deeds.frames {
+            for (from, to, frame) in deeds.frames {
                 // A shard makes no larger frames than a seat takes.
-                let _ = seat.send(to, frame);
+                let _ = seat.send(from, to, frame);
             }
             if let Some((number, if_epoch)) = deeds.vacate {
                 seat.vacate(number, if_epoch);
             }
         }
-        for (giver, completion) in deeds.results {
-            giver.give(Outcome { completion: Some(completion), pool: Arc::downgrade(self) });
+        for (giver, result) in deeds.results {
+            giver.give(Outcome { result: Some(result), pool: Arc::downgrade(self) });
         }
         result
     }
@@ -160,11 +162,10 @@ impl Inner {
     /// Begins an operation.
     fn begin(self: &Arc<Self>, kind: Kind, element: Option<Element>) -> Operation {
         let (giver, taker) = handover();
-        let op = self.step(|state, _, _| match state.over() {
-            Some(_) => OpId(0),
-            // The threads of the node are those of the parent.
-            None if forked() => OpId(0),
-            None => state.begin(kind, element, Some(giver)),
+        let op = self.step(|state, _, _| {
+            // In the child of a fork, the threads of the node are those of the parent.
+            let opens = state.is_open() && !forked();
+            if opens { state.begin(kind, element, Some(giver)) } else { OpId(0) }
         });
         Operation { pool: self.clone(), op, taker }
     }
@@ -243,13 +244,10 @@ impl Future for Operation {
     type Output = Result<Completion, PoolError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.taker).poll(cx).map(|outcome| {
-            let kind = match outcome.map_or(Completion::Closed, Outcome::take) {
-                Completion::TooLarge { size } => PoolErrorKind::TooLarge { bytes: size },
-                Completion::Closed => PoolErrorKind::Closed,
-                completion => return Ok(completion),
-            };
-            Err(self.pool.error(kind))
+        let outcome = Pin::new(&mut self.taker).poll(cx);
+        outcome.map(|outcome| {
+            let result = outcome.map_or(Err(PoolErrorKind::Closed), Outcome::take);
+            result.map_err(|kind| self.pool.error(kind))
         })
     }
 }
@@ -437,19 +435,14 @@ impl DistributedPool {
     /// [`PoolErrorKind::Closed`].
     pub fn add(&self, element: &[u8], limit: Duration) -> Result<(), PoolError> {
         self.check(element)?;
-        let completion = self.0.run(Kind::Add, Some(element.to_vec()), limit);
-        self.added(completion)
+        self.0.run(Kind::Add, Some(element.to_vec()), limit).map(drop)
     }
 
     /// Adds an element, like [`add`](DistributedPool::add). The future may be dropped: the element then comes
     /// into the pool, unless the member had no lease.
     pub fn add_async(&self, element: &[u8]) -> impl Future<Output = Result<(), PoolError>> + Send + use<> {
-        let pool = self.clone();
         let begun = self.check(element).map(|()| self.0.begin(Kind::Add, Some(element.to_vec())));
-        async move {
-            let completion = begun?.await;
-            pool.added(completion)
-        }
+        async move { begun?.await.map(drop) }
     }
 
     fn check(&self, element: &[u8]) -> Result<(), PoolError> {
@@ -457,17 +450,6 @@ impl DistributedPool {
         match bytes > ELEMENT_BYTES_MAX {
             true => Err(self.0.error(PoolErrorKind::LargeElement { bytes })),
             false => Ok(()),
-        }
-    }
-
-    fn added(&self, completion: Result<Completion, PoolError>) -> Result<(), PoolError> {
-        match completion {
-            Ok(_) => Ok(()),
-            // The shard had it, and was removed.
-            Err(PoolError { kind: PoolErrorKind::Closed, .. }) if !self.is_over() => {
-                Err(self.0.error(PoolErrorKind::Unknown))
-            }
-            Err(error) => Err(error),
         }
     }
 
@@ -491,8 +473,8 @@ impl DistributedPool {
         self.0.run(Kind::Get { size_max }, None, limit).map(found)
     }
 
-    /// Takes an element, like [`get`](DistributedPool::get). If the future is dropped, the element stays in
-    /// the pool.
+    /// Takes an element, like [`get`](DistributedPool::get). An element counts as taken once it is found,
+    /// also while the future is not polled. If the future is dropped, the element is added again.
     pub fn get_async(&self) -> impl Future<Output = Result<Option<Element>, PoolError>> + Send + use<> {
         let begun = self.0.begin(Kind::Get { size_max: ELEMENT_BYTES_MAX }, None);
         async move { begun.await.map(found) }
@@ -516,9 +498,9 @@ impl DistributedPool {
 
     /// Returns whether the member serves now: it is in the pool, and its node has a lease.
     pub fn is_serving(&self) -> bool {
-        self.0.seat.get().map(Seat::serves);
-        let locked = self.0.locked();
-        locked.state.is_ready() && self.0.seat.get().is_some_and(Seat::serves_still)
+        let me = self.0.locked().state.me();
+        let serves = self.0.seat.get().zip(me).is_some_and(|(seat, me)| seat.serves(me));
+        serves && self.0.locked().state.is_ready()
     }
 
     /// Leaves the pool: gives all elements to other members, and then the member's place up. Elements that

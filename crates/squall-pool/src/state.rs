@@ -3,10 +3,12 @@
 //! - S1. A shard is used only while the seat serves: it is asked under the lock. Frames that
 //!   come without a lease are dropped, and operations wait.
 //! - S2. An operation is in `ops` from its begin to its result. If it is in `waiting` too, no shard has it.
+//!   An add whose shard was removed has an unknown end.
 //! - S3. A member that was removed keeps the elements of its store, and adds them to the pool again. All
 //!   other elements that it counted are those of other members, or lost on their way to it.
 //! - S4. A member begins to leave once all elements that it gave to callers are taken, or back in the pool.
 
+use crate::PoolErrorKind;
 use crate::pool::Outcome;
 use crate::protocol::{
     Attributes, Command, Completion, Counts, Element, MemberId, OpId, Output, Shard, Time, View,
@@ -46,11 +48,15 @@ pub(crate) struct Op {
     giver: Option<Giver<Outcome>>,
 }
 
+/// The end of an operation.
+pub(crate) type Ended = Result<Completion, PoolErrorKind>;
+
 /// Work after the lock.
 #[derive(Default)]
 pub(crate) struct Deeds {
-    pub(crate) frames: Vec<(MemberNumber, Vec<u8>)>,
-    pub(crate) results: Vec<(Giver<Outcome>, Completion)>,
+    /// From a member of this node, to another one.
+    pub(crate) frames: Vec<(MemberNumber, MemberNumber, Vec<u8>)>,
+    pub(crate) results: Vec<(Giver<Outcome>, Ended)>,
     pub(crate) vacate: Option<(MemberNumber, Option<u64>)>,
     pub(crate) wakes: bool,
 }
@@ -98,6 +104,17 @@ impl State {
 
     pub(crate) fn shard(&self) -> Option<&Shard> {
         self.shard.as_ref().map(|(_, shard)| shard)
+    }
+
+    /// Returns the number under which this member acts.
+    pub(crate) fn me(&self) -> Option<MemberNumber> {
+        let of_roster = || self.roster.as_ref().map(|roster| roster.me);
+        self.shard.as_ref().map(|(me, _)| *me).or_else(of_roster)
+    }
+
+    /// Returns whether this member takes operations.
+    pub(crate) fn is_open(&self) -> bool {
+        self.over.is_none() && !self.leaves
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -166,7 +183,7 @@ impl State {
     }
 
     /// Gives the shard the newest view, and all operations that wait for it. Call it while the seat serves.
-    pub(crate) fn advance(&mut self, now: Time) {
+    pub(crate) fn advance(&mut self, now: Time, deeds: &mut Deeds) {
         if let Some(roster) = &self.roster {
             let (me, attributes) = (roster.me, &self.attributes);
             let fresh = || (me, Shard::new(MemberId(me.0), 0, attributes.clone()));
@@ -176,22 +193,31 @@ impl State {
                 shard.install(now, &View { epoch: roster.epoch, members });
             }
         }
-        let Some((_, shard)) = &mut self.shard else { return };
-        while shard.is_ready() || (self.leaves && shard.is_over()) {
-            let Some(op) = self.waiting.pop_front() else { break };
+        while let Some((_, shard)) = &mut self.shard
+            && (shard.is_ready() || (self.leaves && shard.is_over()))
+            && let Some(op) = self.waiting.pop_front()
+        {
+            let is_over = shard.is_over();
             let Some(begun) = self.ops.get_mut(&op) else { continue };
-            // SeqCst: pairs with the subtraction of an outcome, which puts its element back first (S4).
-            if begun.kind == Kind::Shutdown && self.untaken.load(SeqCst) > 0 {
-                self.waiting.push_front(op);
-                break;
-            }
             let command = match begun.kind {
+                Kind::Shutdown => {
+                    // Elements that the shard has given to callers are counted first (S4).
+                    self.collect(deeds);
+                    // SeqCst: pairs with the subtraction of an outcome, which puts its element back first.
+                    if self.untaken.load(SeqCst) > 0 {
+                        return self.waiting.push_front(op);
+                    }
+                    Command::Shutdown
+                }
+                _ if is_over => {
+                    self.end(op, Err(PoolErrorKind::Closed), deeds);
+                    continue;
+                }
                 Kind::Add => Command::AddElement(begun.element.take().unwrap_or_default()),
                 Kind::Get { size_max } => Command::GetElement { size_max },
                 Kind::Size => Command::Size,
-                Kind::Shutdown => Command::Shutdown,
             };
-            shard.command(now, op, command);
+            self.with_shard(|shard| shard.command(now, op, command));
         }
     }
 
@@ -210,7 +236,7 @@ impl State {
             }
             for output in outputs {
                 match output {
-                    Output::Send { to, frame } => deeds.frames.push((MemberNumber(to.0), frame)),
+                    Output::Send { to, frame } => deeds.frames.push((me, MemberNumber(to.0), frame)),
                     Output::Completed { op, result } => self.complete(op, result, deeds),
                     Output::Ready => deeds.wakes = true,
                     Output::Leave { if_epoch } => deeds.vacate = Some((me, if_epoch)),
@@ -221,31 +247,37 @@ impl State {
     }
 
     fn complete(&mut self, op: OpId, result: Completion, deeds: &mut Deeds) {
-        let Some(mut ended) = self.ops.remove(&op) else { return };
+        let Some(ended) = self.ops.get(&op) else { return };
         match (ended.kind, &result) {
             (Kind::Shutdown, Completion::Left) => self.over = Some(Over::Left),
             (Kind::Shutdown, Completion::LastLeft { lost }) => {
                 self.over = Some(Over::LastLeft { lost: *lost })
             }
             // The next shard of this member goes on with it.
-            (Kind::Shutdown, _) => return self.wait_again(op, ended),
+            (Kind::Shutdown, _) => return self.waiting.push_back(op),
             (Kind::Get { .. } | Kind::Size, Completion::Closed) if !self.leaves => {
-                return self.wait_again(op, ended);
+                return self.waiting.push_back(op);
             }
             _ => {}
         }
-        if let Some(giver) = ended.giver.take() {
-            if let Completion::Got(_) = result {
+        let result = match (ended.kind, result) {
+            (Kind::Add, Completion::Closed) => Err(PoolErrorKind::Unknown),
+            (_, Completion::Closed) => Err(PoolErrorKind::Closed),
+            (_, Completion::TooLarge { size }) => Err(PoolErrorKind::TooLarge { bytes: size }),
+            (_, result) => Ok(result),
+        };
+        self.end(op, result, deeds);
+    }
+
+    /// Ends an operation.
+    fn end(&mut self, op: OpId, result: Ended, deeds: &mut Deeds) {
+        if let Some(giver) = self.ops.remove(&op).and_then(|ended| ended.giver) {
+            if let Ok(Completion::Got(_)) = result {
                 // SeqCst: pairs with the load in `advance`, which runs under the same lock (S4).
                 self.untaken.fetch_add(1, SeqCst);
             }
             deeds.results.push((giver, result));
         }
-    }
-
-    fn wait_again(&mut self, op: OpId, ended: Op) {
-        self.ops.insert(op, ended);
-        self.waiting.push_back(op);
     }
 
     /// Notes that this member has left, as its shard has asked for.
@@ -275,6 +307,9 @@ impl State {
             self.ops.insert(op, again);
             self.waiting.push_front(op);
         }
+        if self.over.is_some() {
+            self.close(deeds);
+        }
     }
 
     fn end_shard(&mut self, now: Time, deeds: &mut Deeds) {
@@ -293,8 +328,12 @@ impl State {
         self.over.get_or_insert(Over::Closed);
         self.waiting.clear();
         self.shard = None;
-        let ops = std::mem::take(&mut self.ops).into_values().filter_map(|ended| ended.giver);
-        deeds.results.extend(ops.map(|giver| (giver, Completion::Closed)));
+        let ops: Vec<OpId> = self.ops.keys().copied().collect();
+        for op in ops {
+            let begun = self.ops.get(&op).is_some_and(|it| it.kind == Kind::Add && it.element.is_none());
+            let kind = if begun { PoolErrorKind::Unknown } else { PoolErrorKind::Closed };
+            self.end(op, Err(kind), deeds);
+        }
         deeds.wakes = true;
     }
 }

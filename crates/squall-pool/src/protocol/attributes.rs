@@ -32,7 +32,8 @@ pub struct Attributes {
     pub push_margin: usize,
     /// The number of its idle acts after which the master sends new estimates to all. Default: 1.
     pub broadcast_acts: u32,
-    /// The most bytes of the elements of one transfer, unless one element is larger. Default: 256 KiB.
+    /// The most bytes of the elements of one transfer, unless one element is larger. At most
+    /// [`ELEMENT_BYTES_MAX`](super::ELEMENT_BYTES_MAX). Default: 256 KiB.
     pub transfer_bytes: usize,
     /// The time after which an unanswered frame is sent again. It doubles up to 16 times for a silent peer.
     /// Default: 100 ms.

@@ -375,3 +375,48 @@ fn a_get_ends_in_a_pool_that_is_slower_than_its_deadline() {
         assert_eq!(pool.result(get), Some(&Completion::Empty), "{strategy:?}");
     }
 }
+
+/// A get that is given up at any moment holds up no later one, and takes nothing.
+#[test]
+fn a_cancelled_get_ends_its_search() {
+    let strategies = [Strategy::Distributed, Strategy::EstimatedPush, Strategy::Directory];
+    for (strategy, moment, added) in
+        strategies.iter().flat_map(|it| (0..24).flat_map(move |at| [(*it, at, false), (*it, at, true)]))
+    {
+        let mut pool = Pool::new(3, strategy);
+        // Member 2 has a mark, and its shard is empty again.
+        let first = pool.add(2);
+        pool.run(0);
+        let taken = pool.get(2);
+        pool.run(0);
+        assert!(pool.completed.iter().any(|(op, _)| *op == first));
+        assert!(pool.completed.iter().any(|(op, _)| *op == taken));
+        let element = added.then(|| pool.add(2));
+        // The master does not hear that member 2 is empty: it is busy.
+        pool.cut.insert((2, 0));
+        let op = pool.get(1);
+        let mut frames = VecDeque::new();
+        for _ in 0..moment {
+            frames.extend(pool.collect());
+            if let Some((from, to, frame)) = frames.pop_front() {
+                pool.shards[to].receive(pool.now, MemberId(from as u64), &frame);
+            }
+        }
+        frames.extend(pool.collect());
+        let cancelled = pool.shards[1].cancel(op);
+        let ended = pool.completed.iter().any(|(ended, _)| *ended == op);
+        assert_eq!(cancelled, !ended, "{strategy:?} at {moment}");
+        for (from, to, frame) in frames {
+            pool.shards[to].receive(pool.now, MemberId(from as u64), &frame);
+        }
+        pool.cut.clear();
+        pool.run(500_000);
+        if element.is_none() || !cancelled {
+            pool.add(0);
+        }
+        let later = pool.get(1);
+        pool.run(2_000_000);
+        let got = pool.completed.iter().find(|(ended, _)| *ended == later).map(|(_, result)| result);
+        assert!(matches!(got, Some(Completion::Got(_))), "{strategy:?} at {moment}, {added}: {got:?}");
+    }
+}

@@ -14,7 +14,7 @@ use super::guard::Guard;
 use super::marks::Mark;
 use super::message::{Census, Message};
 use super::shard::{Phase, Shard};
-use super::{Completion, Element, MemberId, OpId, Strategy, Time};
+use super::{Completion, ELEMENT_BYTES_MAX, Element, MemberId, OpId, Strategy, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The first and the longest pause between two searches.
@@ -110,8 +110,11 @@ impl Shard {
     /// Ends a get that waits, without a completion. Elements that were asked for it come into the store.
     /// Returns false if the operation does not wait.
     pub fn cancel(&mut self, op: OpId) -> bool {
-        let place = self.waiting.iter().position(|wait| wait.op == op);
-        place.and_then(|place| self.waiting.remove(place)).is_some()
+        let Some(place) = self.waiting.iter().position(|wait| wait.op == op) else { return false };
+        self.waiting.remove(place);
+        // Without a get that waits, the search ends.
+        self.serve();
+        true
     }
 
     pub(super) fn size(&mut self, op: OpId) {
@@ -254,7 +257,8 @@ impl Shard {
     /// Takes up to `count` elements from the store, within the limit of bytes.
     pub(super) fn take_batch(&mut self, count: usize) -> Vec<Element> {
         let mut bytes = 0;
-        let limit = self.attributes.transfer_bytes;
+        // A frame carries no more.
+        let limit = self.attributes.transfer_bytes.min(ELEMENT_BYTES_MAX);
         let fit = |element: &&Element| {
             let first = bytes == 0;
             bytes += element.len() + 8;
