@@ -31,6 +31,8 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
+#[cfg(not(target_os = "linux"))]
+use std::time::Instant;
 
 type Result<T, E = Fate> = std::result::Result<T, E>;
 
@@ -158,6 +160,8 @@ std::thread_local! {
     /// Whether this thread runs a service in place. Calls that it receives meanwhile go to workers, so the
     /// stack has one service.
     static RUNS_IN_PLACE: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread brings a frame of the transport. Others may hold locks that a service takes.
+    static RECEIVES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The time in which this thread runs a service in place, until it is dropped.
@@ -193,6 +197,8 @@ enum Deed {
     Run(Kind, Begun),
     /// Drops a service, which is the program's code (I2).
     Forget(Kind),
+    /// The node has left, and its last frames are sent.
+    Leave,
 }
 
 impl State {
@@ -314,6 +320,10 @@ impl Driver {
                 Deed::Wake => self.workers.wake(),
                 Deed::Run(kind, call) => runs.push((kind, call)),
                 Deed::Forget(service) => drop(service),
+                Deed::Leave => {
+                    self.state().left = true;
+                    self.changed.notify_all();
+                }
             }
         }
         for (kind, call) in runs {
@@ -382,9 +392,11 @@ impl Driver {
                 let answered = state.looks.extract_if(|_, (asked, _)| *asked == node);
                 deeds.extend(answered.map(|(_, (_, giver))| Deed::Look(giver, (*figures).clone())));
             }
-            Output::Joined | Output::Left => {
-                state.left |= output == Output::Left;
-                self.changed.notify_all();
+            Output::Joined => self.changed.notify_all(),
+            Output::Left => {
+                let members = state.services.extract_if(|_, kind| matches!(kind, Kind::Member(_)));
+                deeds.extend(members.map(|(_, member)| Deed::Forget(member)));
+                deeds.push(Deed::Leave);
             }
         }
     }
@@ -408,6 +420,7 @@ impl Driver {
     fn begin_run(self: &Arc<Self>, state: &State, service: u64, call: Begun, deeds: &mut Vec<Deed>) {
         let kind = state.services.get(&service).cloned();
         if let Some(kind @ Kind::InPlace(_)) = &kind
+            && RECEIVES.get()
             && !RUNS_IN_PLACE.get()
         {
             return deeds.push(Deed::Run(kind.clone(), call));
@@ -668,7 +681,9 @@ pub(super) struct Frames(pub(super) Weak<Driver>);
 impl Receive for Frames {
     fn receive(&self, from: &str, frame: &[u8]) {
         if let Some(driver) = self.0.upgrade() {
+            let before = RECEIVES.replace(true);
             driver.guard(|| driver.drive(|state, now| state.core.receive(now, from, frame)));
+            RECEIVES.set(before);
         }
     }
 

@@ -5,8 +5,8 @@
 //! of its members every roster that the group has agreed on, and carries frames between members.
 //!
 //! - I1. The functions of one member run one after the other, and in the order of the rosters.
-//! - I2. While a member that was not asked away is missing in a roster of others, its [`Seat::serves`] is
-//!   false: the group waits for the end of its lease.
+//! - I2. While a member that has not vacated its seat is missing in a roster of others, [`Seat::serves`] is
+//!   false for its number: the group waits for the end of its lease. Each number has a lease of its own.
 //!
 //! Not promised: frames. They may be lost, late, repeated and overtaken.
 //! Cost: a hand-over to a thread of the node for each frame and roster.
@@ -18,9 +18,7 @@ use super::{Node, RequestError};
 use crate::capability::random;
 use crate::protocol::{self, LARGEST_BODY, News, Registration, Time};
 use crate::{Name, NameCapability, NodeId};
-use squall_sys::sync::atomic::AtomicU64;
-use squall_sys::sync::atomic::Ordering::Relaxed;
-use squall_sys::sync::{StdArc as Arc, Weak};
+use squall_sys::sync::{Mutex, MutexGuard, StdArc as Arc, Weak, lock};
 use std::fmt;
 
 /// The number of a roster's member. Grows with each join, and never comes again.
@@ -91,8 +89,8 @@ struct SeatInner {
     driver: Weak<Driver>,
     service: u64,
     name: Name,
-    /// The member may serve before this time of its node's clock.
-    serves_until: AtomicU64,
+    /// A number of this member, and the time of its node's clock until which it serves.
+    lease: Mutex<(MemberNumber, Time)>,
 }
 
 /// The place of a member in its roster: it sends frames, and leaves.
@@ -116,38 +114,43 @@ impl Seat {
         &self.0.name
     }
 
-    /// Sends a frame to a member, perhaps of this node. Returns false if the frame has more than
-    /// [`FRAME_BYTES_MAX`](Seat::FRAME_BYTES_MAX) bytes, and true also if it is lost.
+    /// Sends a frame from this member to another one, perhaps of this node. Returns false if the frame has
+    /// more than [`FRAME_BYTES_MAX`](Seat::FRAME_BYTES_MAX) bytes, and true also if it is lost. A frame from
+    /// an earlier number of this member is lost.
     ///
     /// # Cost
     /// The lock of the node.
-    pub fn send(&self, to: MemberNumber, frame: Vec<u8>) -> bool {
+    pub fn send(&self, from: MemberNumber, to: MemberNumber, frame: Vec<u8>) -> bool {
         let Some(driver) = self.0.driver.upgrade() else { return frame.len() <= LARGEST_BODY };
-        driver.drive(|state, now| state.core.send_peer(now, self.0.service, to.0, frame))
+        driver.drive(|state, now| state.core.send_peer(now, self.0.service, from.0, to.0, frame))
     }
 
-    /// Returns whether this member may act for its roster now. Otherwise other members may have a roster
-    /// without it.
+    /// Returns whether this member may act under a number of its own now. Otherwise other members may have a
+    /// roster without it.
     ///
     /// # Cost
     /// A read of the clock. Once per lease also the lock of the node: call it without a lock of your own that
     /// the functions of the member take.
-    pub fn serves(&self) -> bool {
-        let Some(driver) = self.0.driver.upgrade() else { return false };
-        if self.serves_still() {
+    pub fn serves(&self, me: MemberNumber) -> bool {
+        if self.serves_still(me) {
             return true;
         }
-        let until: Time = driver.drive(|state, now| state.core.member_serves_until(now, self.0.service));
-        self.0.serves_until.store(until, Relaxed);
+        let Some(driver) = self.0.driver.upgrade() else { return false };
+        let until = driver.drive(|state, now| state.core.member_serves_until(now, self.0.service, me.0));
+        *self.lease() = (me, until);
         driver.now() < until
     }
 
-    /// Like [`serves`](Seat::serves), but takes no lock: returns false if the lease that `serves` has seen is
-    /// over.
-    pub fn serves_still(&self) -> bool {
-        let driver = self.0.driver.upgrade();
-        // Relaxed: the time alone. A lease only grows while the node is the same member.
-        driver.is_some_and(|driver| driver.now() < self.0.serves_until.load(Relaxed))
+    /// Like [`serves`](Seat::serves), but takes no lock of the node: returns false if the lease that `serves`
+    /// has seen is over.
+    pub fn serves_still(&self, me: MemberNumber) -> bool {
+        let (number, until) = *self.lease();
+        let driver = self.0.driver.upgrade().filter(|_| number == me);
+        driver.is_some_and(|driver| driver.now() < until)
+    }
+
+    fn lease(&self) -> MutexGuard<'_, (MemberNumber, Time)> {
+        lock(&self.0.lease, "the lease of a roster's member")
     }
 
     /// Leaves the roster. With an epoch, only if the roster still has it. [`RosterMember::vacated`] follows,
@@ -179,7 +182,7 @@ impl Node {
     ///
     /// impl RosterMember for Greeter {
     ///     fn changed(&self, seat: &Seat, roster: &Roster) {
-    ///         seat.send(roster.members[0].0, format!("I am {}", roster.me.0).into_bytes());
+    ///         seat.send(roster.me, roster.members[0].0, format!("I am {}", roster.me.0).into_bytes());
     ///     }
     ///     fn vacated(&self, _seat: &Seat) {}
     ///     fn removed(&self, _seat: &Seat) {}
@@ -207,7 +210,8 @@ impl Node {
         // A random number: no other service of the group has it.
         let (service, key) = (random() as u64 | 1, random());
         let driver = Arc::downgrade(&self.0);
-        let inner = SeatInner { driver, service, name: name.clone(), serves_until: AtomicU64::new(0) };
+        let lease = Mutex::new((MemberNumber(0), 0));
+        let inner = SeatInner { driver, service, name: name.clone(), lease };
         let served = ServedMember { member: Box::new(member), seat: Seat(Arc::new(inner)) };
         self.0.add_service(service, Kind::Member(Arc::new(served)));
         self.keep_registered(Registration {

@@ -58,6 +58,9 @@ struct State {
     refused: Vec<(Weak<()>, Told)>,
     /// The time of the alarm, if one is set (I3).
     alarm: Option<Time>,
+    /// A thread begins calls, and looks again before it ends.
+    advances: bool,
+    again: bool,
 }
 
 impl State {
@@ -105,10 +108,25 @@ impl Line {
     /// Begins the next call, if messages wait and none is under way. Sets the alarm for those that wait on.
     fn advance(self: &Arc<Line>) {
         let mut state = self.state();
-        let messages = state.window.begin();
-        self.set_alarm(&mut state);
-        drop(state);
-        let Some(messages) = messages else { return };
+        // A call that ends at once comes back here, on this thread.
+        state.again = true;
+        if std::mem::replace(&mut state.advances, true) {
+            return;
+        }
+        while std::mem::take(&mut state.again) {
+            let messages = state.window.begin();
+            self.set_alarm(&mut state);
+            drop(state);
+            if let Some(messages) = messages {
+                self.call(messages);
+            }
+            state = self.state();
+        }
+        state.advances = false;
+    }
+
+    /// Begins a call with these messages.
+    fn call(self: &Arc<Line>, messages: Vec<Message<Fated>>) {
         let bytes = messages.iter().map(|message| &*message.bytes);
         let body = encode(self.capability.to_bytes(), bytes);
         let limit = Duration::from_micros(messages[0].deadline.saturating_sub(self.driver.now()));
@@ -235,7 +253,13 @@ impl fmt::Debug for NamedSender {
 
 impl NamedSender {
     pub(super) fn new(driver: Arc<Driver>, name: Name, capability: Capability) -> NamedSender {
-        let state = Mutex::new(State { window: Window::new(), refused: Vec::new(), alarm: None });
+        let state = Mutex::new(State {
+            window: Window::new(),
+            refused: Vec::new(),
+            alarm: None,
+            advances: false,
+            again: false,
+        });
         NamedSender { line: Arc::new(Line { driver, name, capability, state }), here: None }
     }
 

@@ -148,6 +148,13 @@ pub(crate) enum Request {
     Leave,
 }
 
+impl Request {
+    /// Returns whether it registers a service with this key.
+    pub(crate) fn registers(&self, service: u128) -> bool {
+        matches!(self, Request::Register { key, .. } if *key == service)
+    }
+}
+
 /// The directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Directory {

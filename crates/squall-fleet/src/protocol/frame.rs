@@ -222,8 +222,8 @@ impl Body {
                     && whole.is_none_or(|(at, directory)| position(*at) && sane(directory.last_epoch()))
                     && changes.all(|(at, _)| position(*at))
             }
-            Body::Held { term, held, sent, at, .. } => {
-                [*term, *sent, *at].into_iter().all(sane) && position(*held)
+            Body::Held { term, held, committed, sent, at, .. } => {
+                [*term, *sent, *at].into_iter().all(sane) && [*held, *committed].into_iter().all(position)
             }
             Body::Vote { term, last, .. } => sane(*term) && position(*last),
             Body::Voted { term, .. } => sane(*term),

@@ -15,7 +15,8 @@
 //! - I5. A node known to be dead (the kernel said so) holds no lease, and cannot vote. If the living voters
 //!   share a member with every majority, all of them together decide.
 //! - I6. A leader that leaves goes on leading until enough voters to decide know of its removal, and all that
-//!   answer. Until then they need its vote. It serves nothing, and makes no change.
+//!   answer. Until then they need its vote. It serves nothing, and makes no change. If another node leads
+//!   before, it stays until that one has committed its removal.
 //!
 //! Not promised: progress while a majority of the voters is cut off. Two machines cannot tell a death from
 //! a cut: if the leader of two is the one that is silent, the other waits.
@@ -126,6 +127,9 @@ pub(crate) struct Group {
     out: Vec<(NodeId, Body)>,
     /// Members that were leaving when they were removed.
     left: Vec<NodeId>,
+    /// The last change that this node had committed when it ceased to lead before the others knew of its
+    /// removal (I6).
+    unheard: Option<Position>,
 }
 
 impl Group {
@@ -150,6 +154,7 @@ impl Group {
             dead: BTreeSet::new(),
             out: Vec::new(),
             left: Vec::new(),
+            unheard: None,
         };
         group.delay_election(now);
         group
@@ -174,6 +179,18 @@ impl Group {
 
     pub(crate) fn is_leader(&self) -> bool {
         matches!(self.role, Role::Leader { .. })
+    }
+
+    /// Returns whether the others may need this node, although it is removed (I6).
+    pub(crate) fn stays(&self) -> bool {
+        self.is_leader() || self.unheard.is_some()
+    }
+
+    /// Notes that a leader has committed these changes (I6).
+    pub(crate) fn hear_of_changes(&mut self, committed: Position) {
+        if self.unheard.is_some_and(|removal| committed >= removal) {
+            self.unheard = None;
+        }
     }
 
     pub(crate) fn term(&self) -> u64 {
@@ -308,6 +325,10 @@ impl Group {
             self.leader = None;
             self.heard = None;
             self.elect_at = now + self.random.below(self.timing.beat / 4);
+        }
+        // If all other voters are dead, none needs this node.
+        if self.directory.voters.iter().all(|voter| self.dead.contains(voter)) {
+            self.unheard = None;
         }
         self.tick(now);
     }
@@ -491,6 +512,9 @@ impl Group {
             self.voted = None;
         }
         if !matches!(self.role, Role::Follower) {
+            if self.is_leader() && !self.is_member() && !Guard::LeaderLast.is_removed() {
+                self.unheard = Some(self.committed);
+            }
             self.role = Role::Follower;
             self.delay_election(now);
         }
@@ -609,6 +633,15 @@ impl Group {
         self.elect_at = Time::MAX;
     }
 
+    /// Learns that another member has committed a change. A leader that died may have committed a change of
+    /// voters and told that member alone. The voters hold the change, but might need the vote of the dead
+    /// leader to commit it again.
+    pub(crate) fn learn(&mut self, now: Time, committed: Position) {
+        if committed > self.committed && self.log.iter().any(|(position, _)| *position == committed) {
+            self.apply_to(now, committed);
+        }
+    }
+
     pub(crate) fn receive(&mut self, now: Time, from: NodeId, body: Body) {
         self.note_time(now);
         match body {
@@ -684,6 +717,7 @@ impl Group {
         if beat.term > self.term || !matches!(self.role, Role::Follower) {
             self.follow(now, beat.term);
         }
+        self.hear_of_changes(beat.committed);
         self.leader = Some(from);
         self.heard = Some(now);
         self.delay_election(now);
@@ -770,11 +804,7 @@ impl Group {
         progress.held = progress.held.max(held);
         progress.committed = progress.committed.max(committed);
         progress.after = if missed { held } else { progress.after.max(held) };
-        // A leader that died may have committed a change of voters and told this member alone. The new leader
-        // holds that change, but might need the vote of the dead one to commit it again.
-        if committed > self.committed && self.log.iter().any(|(position, _)| *position == committed) {
-            self.apply_to(now, committed);
-        }
+        self.learn(now, committed);
         self.commit(now);
         self.change_members(now);
         self.hand_over(now);

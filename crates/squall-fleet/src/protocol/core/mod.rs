@@ -479,7 +479,8 @@ impl Core {
                     self.send_to(endpoint, node, body);
                 }
             }
-            Body::Seek { .. } => {
+            Body::Seek { committed } => {
+                self.group.learn(now, committed);
                 if !self.group.is_leader() {
                     self.name_leader(from);
                 } else if !self.group.directory.members.contains_key(&from) {
@@ -487,10 +488,11 @@ impl Core {
                 }
             }
             Body::NoMember { committed } => {
+                self.group.hear_of_changes(committed);
                 let behind = committed > self.group.committed();
                 // A leader of an older term has lost its group.
                 let leads = self.group.is_leader() && committed.term <= self.group.term();
-                let outside = self.joins && !self.group.is_member();
+                let outside = self.joins && !self.group.is_member() && !self.group.stays();
                 if outside || (self.group.is_member() && behind && !leads) {
                     self.begin_again(now);
                 }
@@ -662,7 +664,7 @@ impl Core {
     }
 
     fn question(&self) -> Body {
-        if self.group.is_member() {
+        if self.group.is_member() || self.group.stays() {
             Body::Seek { committed: self.group.committed() }
         } else {
             Body::Join { endpoint: self.options.endpoint.clone(), location: self.options.location }
@@ -692,9 +694,12 @@ impl Core {
         self.drop_shards(now);
         self.end_rosters();
         self.serving.begin_again();
-        // A request that may be applied already is asked for again: its keys tell.
+        // A request that may be applied already is asked for again: its keys tell. One that was given up is
+        // not.
+        let ends = |request: &Request| self.ending.iter().any(|(key, _)| request.registers(*key));
         if let Some(pending) = self.pending.take()
             && pending.ticket.is_some()
+            && !ends(&pending.request)
         {
             self.requests.push_front((pending.ticket, pending.request));
         }
@@ -722,7 +727,9 @@ impl Core {
         }
         self.drop_shards(now);
         self.end_rosters();
-        for ticket in self.requests.drain(..).filter_map(|(ticket, _)| ticket) {
+        let pending = self.pending.take().and_then(|pending| pending.ticket);
+        let waiting = self.requests.drain(..).filter_map(|(ticket, _)| ticket);
+        for ticket in pending.into_iter().chain(waiting) {
             self.outputs.push_back(Output::Requested { ticket, outcome: Err(Refusal::NoSuchName) });
         }
         self.outputs.push_back(Output::Left);
@@ -761,7 +768,7 @@ impl Core {
     fn settle(&mut self, now: Time) {
         let is_member = self.group.is_member();
         // A leader that leaves stays until the others know that (`group`/I6).
-        let goes = self.was_member && !is_member && !self.group.is_leader();
+        let goes = self.was_member && !is_member && !self.group.stays();
         if self.group.committed() == self.settled && !goes {
             return;
         }

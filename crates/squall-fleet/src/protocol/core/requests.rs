@@ -65,6 +65,9 @@ impl Core {
             self.give_up_member(service);
         }
         self.give_up(capability.key);
+        // It must not come after its end.
+        let key = capability.key;
+        self.requests.retain(|(_, request)| !request.registers(key));
         self.requests.push_back((None, Request::Unregister { capability }));
         self.finish(now);
     }

@@ -77,14 +77,15 @@ impl Core {
 
     /// Sends a frame to another member. Returns false if it is too large. A frame to a member that is not
     /// known is lost, like others.
-    pub(crate) fn send_peer(&mut self, now: Time, service: u64, to: u64, bytes: Vec<u8>) -> bool {
+    pub(crate) fn send_peer(&mut self, now: Time, service: u64, from: u64, to: u64, bytes: Vec<u8>) -> bool {
         if bytes.len() > LARGEST_BODY {
             return false;
         }
         let Some(member) = self.rosters.get(&service) else { return true };
         let (name, Some(roster)) = (member.name, &member.told) else { return true };
-        let from = roster.me;
-        if let Some(node) = roster.members.iter().find(|(number, _)| *number == to).map(|(_, node)| *node) {
+        if roster.me == from
+            && let Some(node) = roster.members.iter().find(|(number, _)| *number == to).map(|(_, node)| *node)
+        {
             self.send(node, Body::Peer { name, from, to, bytes });
             self.finish(now);
         }
@@ -134,14 +135,19 @@ impl Core {
 
     /// Notes that the program has given a member up: it is not told of it, and leaves once it is in a roster.
     pub(super) fn give_up_member(&mut self, service: u64) {
-        if let Some(member) = self.rosters.get_mut(&service) {
-            member.given_up = true;
+        let Some(member) = self.rosters.get_mut(&service) else { return };
+        member.given_up = true;
+        if let Some(told) = &member.told {
+            self.requests
+                .push_back((None, Request::Vacate { name: member.name, number: told.me, if_epoch: None }));
         }
     }
 
     /// Returns until when a member may act for its roster.
-    pub(crate) fn member_serves_until(&self, now: Time, service: u64) -> Time {
-        if self.is_in_roster(service) { now + self.group.lease_left(now) } else { 0 }
+    pub(crate) fn member_serves_until(&self, now: Time, service: u64, number: u64) -> Time {
+        let told = self.rosters.get(&service).and_then(|member| member.told.as_ref());
+        let is_told = told.is_some_and(|told| told.me == number);
+        if is_told { now + self.group.lease_left(now) } else { 0 }
     }
 
     /// Returns whether a service is in a roster now.

@@ -74,7 +74,7 @@ impl World {
             let missing = roster.members.iter().all(|(number, _)| *number != told.me);
             if missing && told.me <= roster.epoch && !rosters.vacated.contains(&told.me) {
                 let (clock, core) = (self.clock(other), &self.nodes[other].core);
-                let serves = core.member_serves_until(clock, service(other)) > clock;
+                let serves = core.member_serves_until(clock, service(other), told.me) > clock;
                 let lives = self.nodes[other].alive && !self.nodes[other].left;
                 assert!(
                     !serves || !lives,
@@ -85,7 +85,7 @@ impl World {
         let now = self.clock(node);
         for (to, _) in &roster.members {
             let frame: Vec<u8> = [roster.me, *to].iter().flat_map(|number| number.to_le_bytes()).collect();
-            assert!(self.nodes[node].core.send_peer(now, service(node), *to, frame));
+            assert!(self.nodes[node].core.send_peer(now, service(node), roster.me, *to, frame));
         }
         if roster.leaving {
             // Half of them by the epoch. They ask again in the next one.
