@@ -3,7 +3,7 @@
 //! - S1. A shard is used only while the seat serves: it is asked under the lock. Frames that
 //!   come without a lease are dropped, and operations wait.
 //! - S2. An operation is in `ops` from its begin to its result. If it is in `waiting` too, no shard has it.
-//!   An add whose shard was removed has an unknown end.
+//!   If its shard was removed, the end of an add is unknown.
 //! - S3. A member that was removed keeps the elements of its store, and adds them to the pool again. All
 //!   other elements that it counted are those of other members, or lost on their way to it.
 //! - S4. A member begins to leave once all elements that it gave to callers are taken, or back in the pool.

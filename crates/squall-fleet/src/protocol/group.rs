@@ -28,6 +28,7 @@ use super::directory::{Change, Directory, Member, Request, VOTERS_MAX};
 use super::frame::{Beat, Body, Position};
 use super::guard::Guard;
 use super::location::Location;
+pub(crate) use super::timing::Timing;
 use super::{NodeId, Random, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -41,32 +42,6 @@ const PENDING_MAX: u64 = 1_024;
 pub(crate) const ENDPOINT_BYTES_MAX: usize = 255;
 /// The most members of a group.
 const MEMBERS_MAX: usize = 1024;
-
-/// The times of a group, in microseconds. Equal on all nodes of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Timing {
-    /// Between two beats of a leader.
-    pub(crate) beat: Time,
-    /// A member serves so long after its last message that a leader has answered.
-    pub(crate) lease: Time,
-    /// A voter that has heard its leader within this time elects no other one.
-    pub(crate) loyal: Time,
-}
-
-impl Timing {
-    /// For one machine, and for machines in one place.
-    pub(crate) const LOCAL: Timing = Timing { beat: 50_000, lease: 1_000_000, loyal: 400_000 };
-
-    /// The time after which a leader gives a lease up: longer than the lease on any clock.
-    fn silence(self) -> Time {
-        self.lease + self.lease / 4
-    }
-
-    /// The time for which a leader counts on the loyalty of a voter: shorter than on any clock.
-    fn trust(self) -> Time {
-        self.loyal - self.loyal / 4
-    }
-}
 
 /// A member as its leader knows it.
 #[derive(Clone, Copy, Debug)]

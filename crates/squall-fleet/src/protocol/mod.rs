@@ -34,6 +34,7 @@ mod origin_tests;
 mod serving;
 #[cfg(test)]
 mod sim;
+mod timing;
 #[cfg(test)]
 mod twins;
 
