@@ -96,10 +96,10 @@ mod transport;
 mod watch;
 
 /// Parts for crates above this one. Not for programs.
-#[cfg(not(loom))]
 #[doc(hidden)]
 pub mod __parts {
     pub use crate::handover::{Giver, Taker, handover};
+    #[cfg(not(loom))]
     pub use crate::node::block_for;
 }
 
