@@ -98,9 +98,8 @@ fn a_service_in_place_runs_on_the_thread_that_received_the_call() {
         // A panic ends the call alone.
         assert_eq!(visitor.call(&name("/here"), 1, b"", LONG).unwrap_err().fate, Fate::Dropped);
     }
-    // A call of the node itself is received by its own thread.
-    let own = std::thread::current().name().unwrap().as_bytes().to_vec();
-    assert_eq!(node.call(&name("/here"), 0, b"", LONG).unwrap(), own);
+    // A caller on the node may hold a lock that the service takes, so a worker runs its call.
+    assert_eq!(node.call(&name("/here"), 0, b"", LONG).unwrap(), worker);
     assert!(node.is_member());
 }
 

@@ -243,8 +243,9 @@ impl NameOptions {
         self
     }
 
-    /// Runs the calls of the service on the thread that receives them, which saves their hand-over to a
-    /// worker. For a service that is quick, and neither waits nor calls other services.
+    /// Runs the calls of other nodes on the thread that receives them, which saves their hand-over to a
+    /// worker. For a service that is quick, and neither waits nor calls other services. Calls of its own node
+    /// run on workers.
     ///
     /// While it runs, the thread receives no other frames: over TCP, those of the calling node. A service
     /// that runs for long holds up its clients, and their nodes may take this one for dead. A call that the
