@@ -21,9 +21,8 @@ impl Core {
                 {
                     match ticket {
                         Some(_) => {
-                            let refused = self.registrations.extract_if(.., |kept| kept.key == key);
-                            for service in refused.map(|kept| kept.service).collect::<Vec<_>>() {
-                                self.forget_member(service);
+                            for refused in self.registrations.extract_if(.., |kept| kept.key == key) {
+                                self.rosters.remove(&refused.service);
                             }
                         }
                         None => self.register_at = now + self.options.timing.lease,
@@ -86,7 +85,7 @@ impl Core {
         let (ended, ending): (Vec<_>, Vec<_>) = ending.into_iter().partition(is_over);
         self.ending = ending;
         for (_, service) in ended {
-            self.forget_member(service);
+            self.rosters.remove(&service);
             self.outputs.push_back(Output::Forget { service });
         }
     }

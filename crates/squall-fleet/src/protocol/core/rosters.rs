@@ -121,15 +121,8 @@ impl Core {
         if let Some(service) = found.map(|(service, _)| *service) {
             self.registrations.retain(|kept| kept.service != service);
             self.ending.retain(|(_, ending)| *ending != service);
-            self.forget_member(service);
+            self.rosters.remove(&service);
             self.outputs.push_back(Output::Forget { service });
-        }
-    }
-
-    /// Forgets the member that a service is, if it is one.
-    pub(super) fn forget_member(&mut self, service: u64) {
-        if let Some(LocalMember { told: Some(_), given_up: false, .. }) = self.rosters.remove(&service) {
-            self.outputs.push_back(Output::Roster { service, news: News::Vacated });
         }
     }
 
