@@ -3,25 +3,21 @@
 //! The ends of waits are far longer than any run takes: they turn a hang into a failure.
 #![cfg(feature = "noise")]
 
+mod common;
+
+use common::{AGAIN, PATIENCE, address, next, start, until};
 use squall_fleet::{GroupKey, Receiver, Transport};
 use squall_net::{ConnectionFault, FaultReason, Tcp, TcpBuilder};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver as Frames, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
-/// The longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// The time between two tries.
-const AGAIN: Duration = Duration::from_millis(5);
 /// The place of the second frame, behind the greeting, the confirmation and the first one.
 const SECOND: usize = 3;
 /// The bytes of the greeting of the dialling side, and of its confirmation.
 const GREETING: usize = 121;
 const CONFIRMATION: usize = 20;
-
-type Arrived = (String, Vec<u8>);
 
 fn plain() -> TcpBuilder {
     Tcp::builder((Ipv4Addr::LOCALHOST, 0).into())
@@ -30,34 +26,6 @@ fn plain() -> TcpBuilder {
 fn with_key(digit: &str) -> TcpBuilder {
     let key: GroupKey = digit.repeat(32).parse().unwrap();
     plain().encrypt(key)
-}
-
-fn start(builder: TcpBuilder) -> (Tcp, Frames<Arrived>) {
-    let tcp = builder.build().unwrap();
-    let (sender, frames) = channel();
-    let receive = move |from: &str, frame: &[u8]| {
-        // Fails only after the end of the test.
-        let _ = sender.send((from.to_owned(), frame.to_vec()));
-    };
-    tcp.start(Receiver::new(receive)).unwrap();
-    (tcp, frames)
-}
-
-fn next(frames: &Frames<Arrived>) -> Arrived {
-    frames.recv_timeout(PATIENCE).expect("no frame came")
-}
-
-/// Tries until it is done.
-fn until(mut done: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(began.elapsed() < PATIENCE, "waited too long");
-        std::thread::sleep(AGAIN);
-    }
-}
-
-fn address(tcp: &Tcp) -> SocketAddr {
-    tcp.endpoint().strip_prefix("tcp/").unwrap().parse().unwrap()
 }
 
 /// The change of a proxy to the bytes from the dialling side.

@@ -2,18 +2,17 @@
 //!
 //! The ends of waits are far longer than any run takes: they turn a hang into a failure.
 
+mod common;
+
+use common::{AGAIN, Arrived, PATIENCE, address, next, start, until};
 use squall_fleet::{Receiver, Transport};
 use squall_net::{Tcp, TcpBuilder, TcpStats};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver as Frames, Sender, channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver as Frames, channel};
+use std::time::Duration;
 
-/// The longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// The time between two tries.
-const AGAIN: Duration = Duration::from_millis(5);
 /// The first bytes of a hello.
 const MAGIC: &[u8; 8] = b"squalln1";
 
@@ -23,41 +22,6 @@ fn anywhere() -> SocketAddr {
 
 fn builder() -> TcpBuilder {
     Tcp::builder(anywhere())
-}
-
-/// A frame and its sender.
-type Arrived = (String, Vec<u8>);
-
-/// Starts a transport that passes on its frames.
-fn start(builder: TcpBuilder) -> (Tcp, Frames<Arrived>) {
-    let tcp = builder.build().unwrap();
-    let (sender, frames) = channel();
-    tcp.start(passing(sender)).unwrap();
-    (tcp, frames)
-}
-
-fn passing(sender: Sender<Arrived>) -> Receiver {
-    Receiver::new(move |from: &str, frame: &[u8]| {
-        // Fails only after the end of the test.
-        let _ = sender.send((from.to_owned(), frame.to_vec()));
-    })
-}
-
-fn next(frames: &Frames<Arrived>) -> Arrived {
-    frames.recv_timeout(PATIENCE).expect("no frame came")
-}
-
-/// Tries until it is done.
-fn until(mut done: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(began.elapsed() < PATIENCE, "waited too long");
-        std::thread::sleep(AGAIN);
-    }
-}
-
-fn address(tcp: &Tcp) -> SocketAddr {
-    tcp.endpoint().strip_prefix("tcp/").unwrap().parse().unwrap()
 }
 
 /// Connects by hand, with a hello.

@@ -16,15 +16,6 @@ use std::time::Duration;
 type Result<T = (), E = Box<dyn Error>> = std::result::Result<T, E>;
 
 const LIMIT: Duration = Duration::from_secs(120);
-const STRATEGIES: [Strategy; 7] = [
-    Strategy::Centralized,
-    Strategy::Distributed,
-    Strategy::BulkTransfer,
-    Strategy::BackgroundPull,
-    Strategy::BackgroundPush,
-    Strategy::EstimatedPush,
-    Strategy::Directory,
-];
 
 /// A transport that loses all frames from and to nodes that are cut off.
 struct Cuttable {
@@ -136,7 +127,7 @@ fn take(pool: &DistributedPool, count: usize) -> Result<Vec<u64>> {
 
 #[test]
 fn each_element_goes_to_one_caller() -> Result {
-    for strategy in STRATEGIES {
+    for strategy in Strategy::ALL {
         let group = Group::new(3)?;
         let pools = group.pools(strategy)?;
         let (last, taken) = (AtomicU64::new(0), Mutex::new(Vec::new()));
@@ -169,7 +160,7 @@ fn each_element_goes_to_one_caller() -> Result {
 
 #[test]
 fn a_leaver_loses_no_element_and_the_last_one_tells_its_loss() -> Result {
-    for strategy in STRATEGIES {
+    for strategy in Strategy::ALL {
         let group = Group::new(3)?;
         let pools = group.pools(strategy)?;
         for (at, pool) in pools.iter().enumerate() {

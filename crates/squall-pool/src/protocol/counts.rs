@@ -87,14 +87,7 @@ impl Pool {
     }
 
     fn counts(&self) -> Counts {
-        self.shards.iter().map(Shard::counts).fold(Counts::default(), |sum, counts| Counts {
-            messages: sum.messages + counts.messages,
-            frames: sum.frames + counts.frames,
-            demanded: sum.demanded + counts.demanded,
-            demand_transfers: sum.demand_transfers + counts.demand_transfers,
-            background_transfers: sum.background_transfers + counts.background_transfers,
-            operations: sum.operations + counts.operations,
-        })
+        self.shards.iter().map(Shard::counts).fold(Counts::default(), Counts::plus)
     }
 
     /// Runs `act`, and returns the messages that it took.

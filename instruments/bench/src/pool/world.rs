@@ -368,19 +368,9 @@ impl World {
     }
 
     fn counts(&self) -> Counts {
-        sum(self.servers.iter().map(|server| server.shard.counts()))
+        let counts = self.servers.iter().map(|server| server.shard.counts());
+        counts.fold(Counts::default(), Counts::plus)
     }
-}
-
-fn sum(counts: impl Iterator<Item = Counts>) -> Counts {
-    counts.fold(Counts::default(), |sum, counts| Counts {
-        messages: sum.messages + counts.messages,
-        frames: sum.frames + counts.frames,
-        demanded: sum.demanded + counts.demanded,
-        demand_transfers: sum.demand_transfers + counts.demand_transfers,
-        background_transfers: sum.background_transfers + counts.background_transfers,
-        operations: sum.operations + counts.operations,
-    })
 }
 
 fn number(page: &[u8]) -> usize {
