@@ -229,11 +229,16 @@ fn beside_a_thread<R>(f: impl FnOnce() -> R) -> R {
 mod tests {
     use super::*;
 
-    /// Returns whether the thread that [`beside_a_thread`] starts is there and not asleep.
+    /// Returns whether the thread that [`beside_a_thread`] starts runs, or waits for a processor. Looks many
+    /// times, since an emulator lets a thread wait for its own locks now and then.
     fn a_second_thread_runs() -> bool {
-        std::fs::read_dir("/proc/self/task").unwrap().any(|task| {
-            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
-            stat.contains("(squall-fence) R")
+        const LOOKS: usize = 10_000;
+        (0..LOOKS).any(|_| {
+            squall_sys::sync::thread::yield_now();
+            std::fs::read_dir("/proc/self/task").unwrap().any(|task| {
+                let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+                stat.contains("(squall-fence) R")
+            })
         })
     }
 
