@@ -9,6 +9,7 @@
 //! - `cargo run -p xtask -- compile-cost` measures the cost of compiling programs that use Squall.
 //! - `cargo run -p xtask -- locality-model` compares the profiler's model of sharing with measured times.
 //! - `cargo run -p xtask -- mutations` breaks the protocols and checks that a test fails.
+//! - `cargo run -p xtask -- header` writes the C header of the pool; `--check` compares it.
 //! - `cargo run -p xtask -- vm` boots emulated machines of many processors and runs the stresses on them.
 //!
 //! A command exits with 0 if its check holds and with 1 if it fails. A check that lacks its instrument prints
@@ -20,6 +21,7 @@
 use squall_alloc as _;
 
 mod compile_cost;
+mod header;
 mod instructions;
 mod model;
 mod mutations;
@@ -58,6 +60,8 @@ enum Task {
     CompileCost(compile_cost::Options),
     /// Breaks the protocols, one line at a time, and checks that a test fails
     Mutations(mutations::Options),
+    /// Writes the C header of the pool, or checks it
+    Header(header::Options),
     /// Boots emulated machines of many processors and runs the stresses on them
     Vm(vm::Options),
 }
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Task::Instructions(options) => instructions::command(&options),
         Task::CompileCost(options) => compile_cost::command(&options),
         Task::Mutations(options) => mutations::command(&options),
+        Task::Header(options) => header::command(&options),
         Task::Vm(options) => vm::command(&options),
     };
     match outcome {

@@ -54,6 +54,7 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate { name: "squall-adapt", floor: 5, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-net", floor: 6, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-pool", floor: 6, may_unsafe: Unsafe::Nowhere, one_door: false },
+    Crate { name: "squall-pool-c", floor: 7, may_unsafe: Unsafe::Below(&["src/ffi"]), one_door: false },
     Crate { name: "squall-objects", floor: 6, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-browse", floor: 6, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-locality", floor: 6, may_unsafe: Unsafe::Nowhere, one_door: false },

@@ -1,0 +1,280 @@
+/* The pool that the members of a fleet share. See README.md of squall-pool-c. */
+
+#ifndef SQUALL_POOL_H
+#define SQUALL_POOL_H
+
+/* Written by `cargo run -p xtask -- header`. Change src/ffi/mod.rs instead. */
+
+/**
+ * The bytes of a key as text, with its end.
+ */
+#define POOL_KEY_BYTES 33
+
+/**
+ * The outcome of a call.
+ */
+typedef enum {
+    /**
+     * The call has done its work.
+     */
+    SQUALL_CODE_OK = 0,
+    /**
+     * The pool has no element.
+     */
+    SQUALL_CODE_EMPTY = 1,
+    /**
+     * An argument is null, negative, or no text of its form.
+     */
+    SQUALL_CODE_ARGUMENT = 2,
+    /**
+     * No living node or pool has this pointer. It has ended, or is of another kind.
+     */
+    SQUALL_CODE_HANDLE = 3,
+    /**
+     * An element or a text is larger than allowed. The call had no effect.
+     */
+    SQUALL_CODE_TOO_LARGE = 4,
+    /**
+     * The time is over. A get has taken no element. A shutdown or a leave goes on: call it again.
+     */
+    SQUALL_CODE_TIMED_OUT = 5,
+    /**
+     * The time of an add is over, or the node was taken for dead. The element may come into the pool.
+     */
+    SQUALL_CODE_UNKNOWN = 6,
+    /**
+     * The facade leaves its pool, or the node has left its group.
+     */
+    SQUALL_CODE_CLOSED = 7,
+    /**
+     * The group refuses it: the name is taken, or the key is wrong.
+     */
+    SQUALL_CODE_REFUSED = 8,
+    /**
+     * The system has no thread, file or name for it.
+     */
+    SQUALL_CODE_SYSTEM = 9,
+    /**
+     * The process is the child of a fork, and its parent has the nodes.
+     */
+    SQUALL_CODE_FORKED = 10,
+    /**
+     * A fault of the library.
+     */
+    SQUALL_CODE_PANIC = 11,
+} SquallCode;
+
+/**
+ * A facade of a pool, at a node. Opaque.
+ */
+typedef struct Pool Pool;
+
+/**
+ * A node of a group: processes join a group by a node each. Opaque.
+ */
+typedef struct SquallNode SquallNode;
+
+/**
+ * A number of elements.
+ */
+typedef int PoolSize_t;
+
+/**
+ * The location of a facade. Opaque. Programs may copy the bytes, and send them to other processes.
+ */
+typedef struct {
+    /**
+     * Its bytes.
+     */
+    char data[64];
+} PoolLocation;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Writes the text of a random key for a new group. It is secret. `size` is at least `POOL_KEY_BYTES`.
+ * Returns 0, or -1 on an error.
+ *
+ * # Safety
+ * `key` is null, or points to `size` bytes.
+ */
+int squallGroupKey(int size,
+                   char *key);
+
+/**
+ * Makes a group with one node. Other processes of the machine reach it by its host name.
+ * Returns NULL on an error: a process of this user has the host name, or the key is no key.
+ *
+ * # Safety
+ * Both are null, or texts with a zero at their end.
+ */
+SquallNode *squallNodeFound(const char *host_name, const char *group_key);
+
+/**
+ * Makes a node, and joins the group of another node of the machine, `seed_name`. `host_name` may be NULL:
+ * the node then has a random one. Waits up to 30 s. Returns NULL on an error.
+ *
+ * # Safety
+ * All are null, or texts with a zero at their end.
+ */
+SquallNode *squallNodeJoin(const char *host_name,
+                           const char *group_key,
+                           const char *seed_name);
+
+/**
+ * Writes the text of the node's right to names. It is secret. That of the group's first node takes
+ * `POOL_KEY_BYTES`; other nodes have no right at first. Returns 0, or -1 on an error.
+ *
+ * # Safety
+ * `right` is null, or points to `size` bytes.
+ */
+int squallNodeRight(SquallNode *node, int size, char *right);
+
+/**
+ * Gives a node the right to names of another node, so that it can create pools. The group looks at the right
+ * once it is used. Returns 0, or -1 on an error.
+ *
+ * # Safety
+ * `right` is null, or a text with a zero at its end.
+ */
+int squallNodeTakeRight(SquallNode *node,
+                        const char *right);
+
+/**
+ * Leaves the group. Facades of the node give their elements to others first. Then `node` and its pools
+ * end: their pointers are unknown from then on.
+ * Returns 0; or -1 if 30 s are over, and the node goes on leaving, or on another error.
+ *
+ * Shut the pools down first to learn of their ends.
+ */
+int squallNodeLeave(SquallNode *node);
+
+/**
+ * Ends a node and its pools at once, as a death would: the elements of its facades are lost. Ends after the
+ * calls of other threads with the node. Returns 0, or -1 if the node is unknown.
+ */
+int squallNodeFree(SquallNode *node);
+
+/**
+ * Creates a pool and its first facade, at a node with a right to names. Returns NULL on an error, also if
+ * the pool exists. `name` is a path as `/jobs`.
+ *
+ * Source: Wentzlaff 2012, Listing 4.1. The thesis has one group, and draws the name.
+ *
+ * # Safety
+ * `name` is null, or a text with a zero at its end.
+ */
+Pool *poolCreate(SquallNode *node,
+                 const char *name);
+
+/**
+ * Makes a further facade of a pool, at a node. `key` is from `poolKey` of another facade. Returns NULL on an
+ * error: no such pool exists, or the key is wrong.
+ *
+ * Source: Wentzlaff 2012, Listing 4.1. The name stands for the master's mailbox, and the key for the
+ * object number.
+ *
+ * # Safety
+ * Both are null, or texts with a zero at their end.
+ */
+Pool *poolInitFacade(SquallNode *node,
+                     const char *name,
+                     const char *key);
+
+/**
+ * Writes the text of the pool's key, for `poolInitFacade`. It is secret. `size` is at least
+ * `POOL_KEY_BYTES`. Returns 0, or -1 on an error.
+ *
+ * # Safety
+ * `key` is null, or points to `size` bytes.
+ */
+int poolKey(Pool *pool, int size, char *key);
+
+/**
+ * Sets the longest time of later calls with this facade, in milliseconds. Default: 30,000.
+ * Returns 0, or -1 on an error.
+ */
+int poolSetLimit(Pool *pool, int limit_ms);
+
+/**
+ * Adds an element: a copy of `size` bytes, at most 1,044,480. Returns 0, or -1 on an error.
+ *
+ * Source: Wentzlaff 2012, Listing 4.2.
+ *
+ * # Safety
+ * `value` points to `size` bytes. It may be null if `size` is 0.
+ */
+int poolAdd(Pool *pool, int size, const void *value);
+
+/**
+ * Takes any element, and writes it to `found_value`. Returns its size; -1 if the pool has no element, or on
+ * an error, which `squallLastCode` tells apart; or -2 if the element that was found is larger than `size`.
+ * It then stays in the pool, and the buffer is unchanged.
+ *
+ * Source: Wentzlaff 2012, Listing 4.2.
+ *
+ * # Safety
+ * `found_value` points to `size` bytes. It may be null if `size` is 0.
+ */
+int poolGet(Pool *pool,
+            int size,
+            void *found_value);
+
+/**
+ * Estimates the number of elements: the sum of the answers of all facades, one after the other. Returns it,
+ * at most `INT_MAX`, or -1 on an error.
+ *
+ * Source: Wentzlaff 2012, Listing 4.2.
+ */
+PoolSize_t poolSize(Pool *pool);
+
+/**
+ * Finds the location of a facade. It stays valid until the handle of the facade ends. Returns NULL on an
+ * error. If the group took the node for dead, the facade gets another location.
+ *
+ * Source: Wentzlaff 2012, Listing 4.3.
+ */
+PoolLocation *poolFindLocation(Pool *pool);
+
+/**
+ * Tells the facade at `pool_location_from` its distance to the one at `pool_location_to`, in any unit.
+ * `pool` is any facade of the pool. Facades without elements ask near ones first. Each distance is 10,000
+ * otherwise. A hint: it may be lost. `squallLastCode` tells of wrong arguments.
+ *
+ * Source: Wentzlaff 2012, Listing 4.3.
+ *
+ * # Safety
+ * Both locations are null, or point to one.
+ */
+void poolSetLocality(Pool *pool,
+                     const PoolLocation *pool_location_from,
+                     const PoolLocation *pool_location_to,
+                     int metric);
+
+/**
+ * Shuts a facade down, and gives its elements to the others. Returns 0 if it has left; -1 if it was the last
+ * one, and the remaining elements are gone; or -2 if it cannot. After 0 and -1 the pointer is unknown. After
+ * -2 with `SQUALL_CODE_TIMED_OUT` the facade goes on leaving, and a further call waits for the same end.
+ *
+ * Source: Wentzlaff 2012, Listing 4.4.
+ */
+int poolShutdown(Pool *pool);
+
+/**
+ * Returns the code of this thread's last call.
+ */
+SquallCode squallLastCode(void);
+
+/**
+ * Returns a sentence about the failure of this thread's last call: its object, the reason, and a remedy.
+ * Empty after a success. The text is valid until the next call of this thread.
+ */
+const char *squallLastError(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* SQUALL_POOL_H */

@@ -1,0 +1,336 @@
+//! The border: each misuse returns its value, and a pool of two nodes keeps the promises of the listings.
+
+use super::*;
+use std::ffi::CString;
+use std::ptr::null;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+type Buffer = [c_char; POOL_KEY_BYTES];
+
+/// Makes a host name that no other test has.
+fn host_name() -> CString {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    CString::new(format!("pool-c-{}-{}", std::process::id(), LAST.fetch_add(1, Relaxed))).unwrap()
+}
+
+fn last() -> (SquallCode, String) {
+    // SAFETY: the text is valid until the next call of this thread.
+    let text = unsafe { CStr::from_ptr(squallLastError()) };
+    (squallLastCode(), text.to_str().unwrap().to_owned())
+}
+
+/// Checks the failure of the last call: its code, and a part of its sentence.
+#[track_caller]
+fn failed(code: SquallCode, part: &str) {
+    let (found, text) = last();
+    assert_eq!(found, code, "{text}");
+    assert!(text.contains(part), "{text:?} does not contain {part:?}");
+}
+
+#[track_caller]
+fn good<T>(pointer: *mut T) -> *mut T {
+    assert!(!pointer.is_null(), "{:?}", last());
+    assert_eq!(last(), (SquallCode::Ok, String::new()));
+    pointer
+}
+
+fn group_key() -> Buffer {
+    let mut key = [0; POOL_KEY_BYTES];
+    // SAFETY: the buffer has as many bytes.
+    assert_eq!(unsafe { squallGroupKey(33, key.as_mut_ptr()) }, 0);
+    key
+}
+
+/// Two nodes of a group.
+struct Two {
+    first: *mut SquallNode,
+    second: *mut SquallNode,
+}
+
+impl Two {
+    fn new() -> Two {
+        let (host_name, key) = (host_name(), group_key());
+        // SAFETY: texts with an end.
+        let first = good(unsafe { squallNodeFound(host_name.as_ptr(), key.as_ptr()) });
+        // SAFETY: texts with an end, and null for a random name.
+        let second = good(unsafe { squallNodeJoin(null(), key.as_ptr(), host_name.as_ptr()) });
+        Two { first, second }
+    }
+
+    /// Makes a pool with a facade at both nodes.
+    fn pool(&self, name: &CStr) -> (*mut Pool, *mut Pool) {
+        // SAFETY: a text with an end.
+        let here = good(unsafe { poolCreate(self.first, name.as_ptr()) });
+        let key = key_of(here);
+        // SAFETY: texts with an end.
+        let there = good(unsafe { poolInitFacade(self.second, name.as_ptr(), key.as_ptr()) });
+        (here, there)
+    }
+}
+
+impl Drop for Two {
+    fn drop(&mut self) {
+        squallNodeFree(self.second);
+        squallNodeFree(self.first);
+    }
+}
+
+fn key_of(pool: *mut Pool) -> Buffer {
+    let mut key = [0; POOL_KEY_BYTES];
+    // SAFETY: the buffer has as many bytes.
+    assert_eq!(unsafe { poolKey(pool, 33, key.as_mut_ptr()) }, 0, "{:?}", last());
+    key
+}
+
+fn add(pool: *mut Pool, element: &[u8]) -> c_int {
+    // SAFETY: the bytes of the slice.
+    unsafe { poolAdd(pool, element.len() as c_int, element.as_ptr().cast()) }
+}
+
+fn get(pool: *mut Pool, buffer: &mut [u8]) -> c_int {
+    // SAFETY: the bytes of the slice.
+    unsafe { poolGet(pool, buffer.len() as c_int, buffer.as_mut_ptr().cast()) }
+}
+
+#[test]
+fn results_are_those_of_the_listings() {
+    let two = Two::new();
+    let (here, there) = two.pool(c"/jobs");
+    let mut buffer = [7; 8];
+    assert_eq!((poolSize(here), get(there, &mut buffer)), (0, -1));
+    failed(SquallCode::Empty, "/jobs");
+
+    assert_eq!(add(here, b"eleven char"), 0);
+    // Larger than the buffer: the buffer is unchanged, and the element stays.
+    assert_eq!((get(there, &mut buffer), buffer), (-2, [7; 8]));
+    failed(SquallCode::TooLarge, "11 bytes");
+    assert_eq!(poolSize(there), 1);
+    let mut large = [7; 12];
+    assert_eq!(get(there, &mut large), 11);
+    assert_eq!(&large, b"eleven char\x07");
+
+    // An element without bytes is one.
+    // SAFETY: null for no bytes.
+    assert_eq!(unsafe { poolAdd(here, 0, null()) }, 0);
+    assert_eq!(poolSize(there), 1);
+    // SAFETY: null for no bytes.
+    assert_eq!(unsafe { poolGet(there, 0, null_mut()) }, 0);
+    assert_eq!(get(there, &mut buffer), -1);
+
+    // A shutdown gives the elements away, and the last one loses them.
+    assert_eq!((add(there, b"a"), add(there, b"b")), (0, 0));
+    assert_eq!(poolShutdown(there), 0);
+    assert_eq!(poolSize(here), 2);
+    assert_eq!(get(here, &mut buffer), 1);
+    let key = key_of(here);
+    assert_eq!(poolShutdown(here), -1);
+    assert_eq!(last().0, SquallCode::Ok);
+
+    // Now the pool does not exist, and its name is free.
+    // SAFETY: texts with an end.
+    assert!(unsafe { poolInitFacade(two.second, c"/jobs".as_ptr(), key.as_ptr()) }.is_null());
+    failed(SquallCode::Refused, "pool /jobs does not exist, or has another key");
+    // SAFETY: a text with an end.
+    let again = good(unsafe { poolCreate(two.first, c"/jobs".as_ptr()) });
+    assert_eq!((poolSize(again), poolShutdown(again)), (0, -1));
+}
+
+#[test]
+fn localities_are_set_from_any_facade() {
+    let two = Two::new();
+    let (here, there) = two.pool(c"/near");
+    let (from, to) = (good(poolFindLocation(here)), good(poolFindLocation(there)));
+    assert_eq!(poolFindLocation(here), from);
+    // SAFETY: both are locations.
+    assert_ne!(unsafe { (*from).data }, unsafe { (*to).data });
+    // SAFETY: both are locations, in all calls below.
+    unsafe {
+        poolSetLocality(there, from, to, 5);
+        assert_eq!(last(), (SquallCode::Ok, String::new()));
+        poolSetLocality(there, from, to, -1);
+        failed(SquallCode::Argument, "negative");
+        poolSetLocality(there, null(), to, 5);
+        failed(SquallCode::Argument, "`pool_location_from` is null");
+        poolSetLocality(there, from, null(), 5);
+        failed(SquallCode::Argument, "`pool_location_to` is null");
+        let other = PoolLocation { data: [1; 64] };
+        poolSetLocality(there, from, &other, 5);
+        failed(SquallCode::Argument, "all 64");
+        poolSetLocality(null_mut(), from, to, 5);
+        failed(SquallCode::Handle, "pool");
+    }
+    assert_eq!(poolShutdown(there), 0);
+    assert!(poolFindLocation(there).is_null());
+    failed(SquallCode::Handle, "pool");
+}
+
+#[test]
+fn wrong_pointers_are_unknown() {
+    let two = Two::new();
+    let (here, there) = two.pool(c"/a");
+    assert_eq!(poolShutdown(there), 0);
+    let wrong = [null_mut(), there, two.first.cast(), (&raw mut *Box::leak(Box::new(0_u64))).cast()];
+    for pool in wrong {
+        let mut buffer = [0; 64];
+        let text = buffer.as_mut_ptr().cast();
+        let failures = [add(pool, b"x"), get(pool, &mut buffer), poolSize(pool), poolSetLimit(pool, 1)];
+        assert_eq!(failures, [-1; 4]);
+        failed(SquallCode::Handle, "the pool is unknown");
+        // SAFETY: the buffer has as many bytes.
+        assert_eq!((unsafe { poolKey(pool, 64, text) }, poolShutdown(pool)), (-1, -2));
+        failed(SquallCode::Handle, "the pool is unknown");
+    }
+    for node in [null_mut(), here.cast()] {
+        let mut buffer: Buffer = [0; POOL_KEY_BYTES];
+        // SAFETY: texts with an end, and the buffer has as many bytes.
+        unsafe {
+            assert!(poolCreate(node, c"/b".as_ptr()).is_null());
+            failed(SquallCode::Handle, "the node is unknown");
+            assert!(poolInitFacade(node, c"/b".as_ptr(), group_key().as_ptr()).is_null());
+            failed(SquallCode::Handle, "the node is unknown");
+            assert_eq!(squallNodeRight(node, 33, buffer.as_mut_ptr()), -1);
+            assert_eq!(squallNodeTakeRight(node, group_key().as_ptr()), -1);
+        }
+        assert_eq!((squallNodeLeave(node), squallNodeFree(node)), (-1, -1));
+        failed(SquallCode::Handle, "the node is unknown");
+    }
+    // The handles of a node's pools end with it.
+    assert_eq!((poolSize(here), squallNodeFree(two.first)), (0, 0));
+    assert_eq!(poolSize(here), -1);
+    failed(SquallCode::Handle, "has ended");
+    assert_eq!(squallNodeFree(two.first), -1);
+}
+
+#[test]
+fn wrong_arguments_have_their_value() {
+    let two = Two::new();
+    let (here, _) = two.pool(c"/a");
+    let mut buffer = [9_u8; 64];
+    assert_eq!(add(here, b"x"), 0);
+    // SAFETY: null, or memory of the given size, or a negative size.
+    unsafe {
+        assert_eq!(poolAdd(here, 1, null()), -1);
+        failed(SquallCode::Argument, "`value` is null");
+        assert_eq!(poolAdd(here, -1, buffer.as_ptr().cast()), -1);
+        failed(SquallCode::Argument, "negative");
+        assert_eq!(poolGet(here, 1, null_mut()), -1);
+        failed(SquallCode::Argument, "`found_value` is null");
+        assert_eq!(poolGet(here, c_int::MIN, buffer.as_mut_ptr().cast()), -1);
+        failed(SquallCode::Argument, "negative");
+        assert_eq!(poolKey(here, 32, buffer.as_mut_ptr().cast()), -1);
+        failed(SquallCode::TooLarge, "33 bytes");
+        assert_eq!(poolKey(here, 33, null_mut()), -1);
+        failed(SquallCode::Argument, "null");
+        assert_eq!(squallGroupKey(-1, buffer.as_mut_ptr().cast()), -1);
+        failed(SquallCode::Argument, "negative");
+    }
+    assert_eq!(poolSetLimit(here, -1), -1);
+    failed(SquallCode::Argument, "negative");
+    // No failed call took the element, or wrote a byte.
+    assert_eq!((poolSize(here), buffer), (1, [9; 64]));
+    let huge = vec![1; 1_044_481];
+    assert_eq!(add(here, &huge), -1);
+    failed(SquallCode::TooLarge, "1044480");
+    assert_eq!(add(here, &huge[1..]), 0);
+    assert_eq!(poolSetLimit(here, 60_000), 0);
+    assert_eq!(poolSize(here), 2);
+}
+
+#[test]
+fn wrong_names_keys_and_rights_have_their_value() {
+    let two = Two::new();
+    let (here, there) = two.pool(c"/a");
+    let key = key_of(here);
+    assert_eq!(key, key_of(there));
+    let create = |node, name: &CStr| {
+        // SAFETY: a text with an end.
+        unsafe { poolCreate(node, name.as_ptr()) }
+    };
+    let init = |name: &CStr, key: &[c_char]| {
+        // SAFETY: texts with an end.
+        unsafe { poolInitFacade(two.second, name.as_ptr(), key.as_ptr()) }
+    };
+    assert!(create(two.first, c"/a").is_null());
+    failed(SquallCode::Refused, "pool /a exists");
+    let long = CString::new(format!("/{}", "x".repeat(252))).unwrap();
+    for name in [c"", c"a", c"/a//b", c"/\xff", &long] {
+        assert!(create(two.first, name).is_null());
+        assert_eq!(last().0, SquallCode::Argument);
+        assert!(init(name, &key).is_null());
+        assert_eq!(last().0, SquallCode::Argument);
+    }
+    assert!(init(c"/b", &key).is_null());
+    failed(SquallCode::Refused, "pool /b does not exist");
+    assert!(init(c"/a", &group_key()).is_null());
+    failed(SquallCode::Refused, "pool /a does not exist, or has another key");
+    assert!(init(c"/a", &key[1..]).is_null());
+    failed(SquallCode::Argument, "32 hexadecimal digits");
+    // SAFETY: null, or a text with an end.
+    unsafe {
+        assert!(poolCreate(two.first, null()).is_null());
+        failed(SquallCode::Argument, "`name` is null");
+        assert!(poolInitFacade(two.second, c"/a".as_ptr(), null()).is_null());
+        failed(SquallCode::Argument, "`key` is null");
+    }
+
+    // The second node gets the right of the first one.
+    assert!(create(two.second, c"/b").is_null());
+    failed(SquallCode::Refused, "squallNodeTakeRight");
+    let mut right: Buffer = [0; POOL_KEY_BYTES];
+    // SAFETY: texts with an end, and the buffer has as many bytes.
+    unsafe {
+        assert_eq!(squallNodeRight(two.second, 33, right.as_mut_ptr()), -1);
+        failed(SquallCode::Refused, "no right");
+        assert_eq!(squallNodeRight(two.first, 33, right.as_mut_ptr()), 0);
+        assert_eq!(squallNodeTakeRight(two.second, c"no right".as_ptr()), -1);
+        failed(SquallCode::Argument, "the right");
+        assert_eq!(squallNodeTakeRight(two.second, group_key().as_ptr()), 0);
+    }
+    assert!(create(two.second, c"/b").is_null());
+    failed(SquallCode::Refused, "pool /b");
+    // SAFETY: a text with an end.
+    assert_eq!(unsafe { squallNodeTakeRight(two.second, right.as_ptr()) }, 0);
+    good(create(two.second, c"/b"));
+}
+
+#[test]
+fn wrong_groups_have_their_value() {
+    let (taken, key) = (host_name(), group_key());
+    // SAFETY: null, or texts with an end.
+    unsafe {
+        let node = good(squallNodeFound(taken.as_ptr(), key.as_ptr()));
+        assert!(squallNodeFound(taken.as_ptr(), key.as_ptr()).is_null());
+        failed(SquallCode::Refused, "another process has the name");
+        assert!(squallNodeFound(c"".as_ptr(), key.as_ptr()).is_null());
+        assert_eq!(last().0, SquallCode::Argument);
+        assert!(squallNodeFound(host_name().as_ptr(), c"key".as_ptr()).is_null());
+        failed(SquallCode::Argument, "32 hexadecimal digits");
+        assert!(squallNodeFound(null(), key.as_ptr()).is_null());
+        failed(SquallCode::Argument, "`host_name` is null");
+        assert!(squallNodeFound(host_name().as_ptr(), null()).is_null());
+        failed(SquallCode::Argument, "`group_key` is null");
+        assert!(squallNodeJoin(null(), key.as_ptr(), null()).is_null());
+        failed(SquallCode::Argument, "`seed_name` is null");
+        assert_eq!(squallNodeFree(node), 0);
+    }
+}
+
+#[test]
+fn a_node_that_leaves_gives_the_elements_of_its_facades_away() {
+    let two = Two::new();
+    let (here, there) = two.pool(c"/a");
+    for element in [b"1", b"2", b"3"] {
+        assert_eq!(add(there, element), 0);
+    }
+    assert_eq!(squallNodeLeave(two.second), 0, "{:?}", last());
+    assert_eq!((poolSize(there), poolSize(here)), (-1, 3));
+    let mut found: Vec<u8> = (0..3)
+        .map(|_| {
+            let mut buffer = [0];
+            assert_eq!(get(here, &mut buffer), 1);
+            buffer[0]
+        })
+        .collect();
+    found.sort_unstable();
+    assert_eq!((&*found, get(here, &mut [0])), (&b"123"[..], -1));
+}
