@@ -1,9 +1,9 @@
 /*
- * Three processes share a pool: after Listings 4.1 to 4.4 of Wentzlaff, 2012.
+ * Four processes share a pool: after Listings 4.1 to 4.4 of Wentzlaff, 2012.
  *
- * Each process adds numbers, and takes some. Two of them then go: one shuts its facade down, and one leaves the
- * group. The first process finds the rest. The program fails unless each number was found once, and each misuse
- * returned its value.
+ * Three processes add numbers, and take some. Two of them then go: one shuts its facade down, and one leaves the
+ * group. The fourth process is killed without an element. The first one finds the rest. The program fails unless
+ * each number was found once, and each misuse returned its value.
  *
  *  cargo build -p squall-pool-c
  *  cc -Icrates/squall-pool-c/include crates/squall-pool-c/examples/pool.c \
@@ -11,6 +11,7 @@
  *  ./pool
  */
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,8 @@
 #include "squall_pool.h"
 
 enum { OTHERS = 2, PROCESSES = OTHERS + 1, EACH = 300, TAKEN = 200, ALL = PROCESSES * EACH };
+/* The process that is killed has the last socket. */
+enum { KILLED = OTHERS, SOCKETS = OTHERS + 1 };
 
 /* Ends the program unless `is_true`. */
 #define CHECK(is_true) \
@@ -89,6 +92,11 @@ static void other(int process, int socket, const char *group_key, const char *ho
     CHECK(pool != NULL);
     CHECK(poolFindLocation(pool) != NULL);
     tell(socket, poolFindLocation(pool), sizeof(PoolLocation));
+    if (process > OTHERS) {
+        /* Waits for its death. */
+        learn(socket, &turn, 1);
+        exit(1);
+    }
 
     add_numbers(pool, process);
     tell(socket, "a", 1);
@@ -175,9 +183,9 @@ static void too_large(Pool *pool)
 int main(void)
 {
     char group_key[POOL_KEY_BYTES], pool_key[POOL_KEY_BYTES], host_name[64], answer;
-    int sockets[OTHERS], found[ALL] = {0}, numbers[ALL], count = 0, status;
-    PoolLocation locations[OTHERS];
-    pid_t others[OTHERS];
+    int sockets[SOCKETS], found[ALL] = {0}, numbers[ALL], count = 0, status;
+    PoolLocation locations[SOCKETS];
+    pid_t others[SOCKETS];
     SquallNode *node;
     Pool *pool;
 
@@ -186,7 +194,7 @@ int main(void)
     CHECK(squallGroupKey(sizeof group_key, group_key) == 0);
     snprintf(host_name, sizeof host_name, "pool-example-%ld", (long)getpid());
     /* All processes exist before the first node: the child of a fork cannot use the nodes of its parent. */
-    for (int i = 0; i < OTHERS; i++) {
+    for (int i = 0; i < SOCKETS; i++) {
         int pair[2];
 
         CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
@@ -208,9 +216,9 @@ int main(void)
     pool = poolCreate(node, "/numbers");
     CHECK(pool != NULL);
     CHECK(poolKey(pool, sizeof pool_key, pool_key) == 0);
-    for (int i = 0; i < OTHERS; i++)
+    for (int i = 0; i < SOCKETS; i++)
         tell(sockets[i], pool_key, sizeof pool_key);
-    for (int i = 0; i < OTHERS; i++)
+    for (int i = 0; i < SOCKETS; i++)
         learn(sockets[i], &locations[i], sizeof locations[i]);
 
     /* The first one is near to the second one, and far from the third one. */
@@ -235,6 +243,11 @@ int main(void)
         learn(sockets[i], numbers + count, TAKEN * sizeof numbers[0]);
         count += TAKEN;
     }
+
+    /* A death costs the elements of its facade alone, and this one has no element. */
+    CHECK(kill(others[KILLED], SIGKILL) == 0);
+    CHECK(waitpid(others[KILLED], &status, 0) == others[KILLED] && WIFSIGNALED(status));
+    CHECK(poolSize(pool) == ALL - count);
 
     /* One after the other, the others go. */
     for (int i = 0; i < OTHERS; i++) {

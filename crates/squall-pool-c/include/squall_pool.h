@@ -98,7 +98,7 @@ extern "C" {
  * Returns 0, or -1 on an error.
  *
  * # Safety
- * `key` is null, or points to `size` bytes.
+ * If `key` is not null, it points to `size` bytes.
  */
 int squallGroupKey(int size,
                    char *key);
@@ -108,7 +108,7 @@ int squallGroupKey(int size,
  * Returns NULL on an error: a process of this user has the host name, or the key is no key.
  *
  * # Safety
- * Both are null, or texts with a zero at their end.
+ * The arguments that are not null are texts with a zero at their end.
  */
 SquallNode *squallNodeFound(const char *host_name, const char *group_key);
 
@@ -117,7 +117,7 @@ SquallNode *squallNodeFound(const char *host_name, const char *group_key);
  * the node then has a random one. Waits up to 30 s. Returns NULL on an error.
  *
  * # Safety
- * All are null, or texts with a zero at their end.
+ * The arguments that are not null are texts with a zero at their end.
  */
 SquallNode *squallNodeJoin(const char *host_name,
                            const char *group_key,
@@ -128,7 +128,7 @@ SquallNode *squallNodeJoin(const char *host_name,
  * `POOL_KEY_BYTES`; other nodes have no right at first. Returns 0, or -1 on an error.
  *
  * # Safety
- * `right` is null, or points to `size` bytes.
+ * If `right` is not null, it points to `size` bytes.
  */
 int squallNodeRight(SquallNode *node, int size, char *right);
 
@@ -137,7 +137,7 @@ int squallNodeRight(SquallNode *node, int size, char *right);
  * once it is used. Returns 0, or -1 on an error.
  *
  * # Safety
- * `right` is null, or a text with a zero at its end.
+ * If `right` is not null, it is a text with a zero at its end.
  */
 int squallNodeTakeRight(SquallNode *node,
                         const char *right);
@@ -161,10 +161,10 @@ int squallNodeFree(SquallNode *node);
  * Creates a pool and its first facade, at a node with a right to names. Returns NULL on an error, also if
  * the pool exists. `name` is a path as `/jobs`.
  *
- * Source: Wentzlaff 2012, Listing 4.1. The thesis has one group, and draws the name.
+ * Source: Wentzlaff 2012, Listing 4.1. The thesis has one group, and takes a new mailbox as the name.
  *
  * # Safety
- * `name` is null, or a text with a zero at its end.
+ * If `name` is not null, it is a text with a zero at its end.
  */
 Pool *poolCreate(SquallNode *node,
                  const char *name);
@@ -177,7 +177,7 @@ Pool *poolCreate(SquallNode *node,
  * object number.
  *
  * # Safety
- * Both are null, or texts with a zero at their end.
+ * The arguments that are not null are texts with a zero at their end.
  */
 Pool *poolInitFacade(SquallNode *node,
                      const char *name,
@@ -188,7 +188,7 @@ Pool *poolInitFacade(SquallNode *node,
  * `POOL_KEY_BYTES`. Returns 0, or -1 on an error.
  *
  * # Safety
- * `key` is null, or points to `size` bytes.
+ * If `key` is not null, it points to `size` bytes.
  */
 int poolKey(Pool *pool, int size, char *key);
 
@@ -204,7 +204,7 @@ int poolSetLimit(Pool *pool, int limit_ms);
  * Source: Wentzlaff 2012, Listing 4.2.
  *
  * # Safety
- * `value` points to `size` bytes. It may be null if `size` is 0.
+ * If `value` is not null, it points to `size` bytes. Null is refused, unless `size` is 0.
  */
 int poolAdd(Pool *pool, int size, const void *value);
 
@@ -216,7 +216,7 @@ int poolAdd(Pool *pool, int size, const void *value);
  * Source: Wentzlaff 2012, Listing 4.2.
  *
  * # Safety
- * `found_value` points to `size` bytes. It may be null if `size` is 0.
+ * If `found_value` is not null, it points to `size` bytes. Null is refused, unless `size` is 0.
  */
 int poolGet(Pool *pool,
             int size,
@@ -246,7 +246,7 @@ PoolLocation *poolFindLocation(Pool *pool);
  * Source: Wentzlaff 2012, Listing 4.3.
  *
  * # Safety
- * Both locations are null, or point to one.
+ * The arguments that are not null point to locations.
  */
 void poolSetLocality(Pool *pool,
                      const PoolLocation *pool_location_from,

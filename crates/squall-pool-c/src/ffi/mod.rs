@@ -164,7 +164,7 @@ fn minus_one<T: From<i8>>(_: &Failure) -> T {
 /// Returns 0, or -1 on an error.
 ///
 /// # Safety
-/// `key` is null, or points to `size` bytes.
+/// If `key` is not null, it points to `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn squallGroupKey(size: c_int, key: *mut c_char) -> c_int {
     // SAFETY: the caller promises the same.
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn squallGroupKey(size: c_int, key: *mut c_char) -> c_int 
 /// Returns NULL on an error: a process of this user has the host name, or the key is no key.
 ///
 /// # Safety
-/// Both are null, or texts with a zero at their end.
+/// The arguments that are not null are texts with a zero at their end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn squallNodeFound(
     host_name: *const c_char,
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn squallNodeFound(
 /// the node then has a random one. Waits up to 30 s. Returns NULL on an error.
 ///
 /// # Safety
-/// All are null, or texts with a zero at their end.
+/// The arguments that are not null are texts with a zero at their end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn squallNodeJoin(
     host_name: *const c_char,
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn squallNodeJoin(
 /// `POOL_KEY_BYTES`; other nodes have no right at first. Returns 0, or -1 on an error.
 ///
 /// # Safety
-/// `right` is null, or points to `size` bytes.
+/// If `right` is not null, it points to `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn squallNodeRight(node: *mut SquallNode, size: c_int, right: *mut c_char) -> c_int {
     // SAFETY: the caller promises the same.
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn squallNodeRight(node: *mut SquallNode, size: c_int, rig
 /// once it is used. Returns 0, or -1 on an error.
 ///
 /// # Safety
-/// `right` is null, or a text with a zero at its end.
+/// If `right` is not null, it is a text with a zero at its end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn squallNodeTakeRight(node: *mut SquallNode, right: *const c_char) -> c_int {
     let call = || {
@@ -256,10 +256,10 @@ pub extern "C" fn squallNodeFree(node: *mut SquallNode) -> c_int {
 /// Creates a pool and its first facade, at a node with a right to names. Returns NULL on an error, also if
 /// the pool exists. `name` is a path as `/jobs`.
 ///
-/// Source: Wentzlaff 2012, Listing 4.1. The thesis has one group, and draws the name.
+/// Source: Wentzlaff 2012, Listing 4.1. The thesis has one group, and takes a new mailbox as the name.
 ///
 /// # Safety
-/// `name` is null, or a text with a zero at its end.
+/// If `name` is not null, it is a text with a zero at its end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn poolCreate(node: *mut SquallNode, name: *const c_char) -> *mut Pool {
     let call = || {
@@ -277,7 +277,7 @@ pub unsafe extern "C" fn poolCreate(node: *mut SquallNode, name: *const c_char) 
 /// object number.
 ///
 /// # Safety
-/// Both are null, or texts with a zero at their end.
+/// The arguments that are not null are texts with a zero at their end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn poolInitFacade(
     node: *mut SquallNode,
@@ -296,7 +296,7 @@ pub unsafe extern "C" fn poolInitFacade(
 /// `POOL_KEY_BYTES`. Returns 0, or -1 on an error.
 ///
 /// # Safety
-/// `key` is null, or points to `size` bytes.
+/// If `key` is not null, it points to `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn poolKey(pool: *mut Pool, size: c_int, key: *mut c_char) -> c_int {
     // SAFETY: the caller promises the same.
@@ -315,7 +315,7 @@ pub extern "C" fn poolSetLimit(pool: *mut Pool, limit_ms: c_int) -> c_int {
 /// Source: Wentzlaff 2012, Listing 4.2.
 ///
 /// # Safety
-/// `value` points to `size` bytes. It may be null if `size` is 0.
+/// If `value` is not null, it points to `size` bytes. Null is refused, unless `size` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn poolAdd(pool: *mut Pool, size: c_int, value: *const c_void) -> c_int {
     let call = || {
@@ -333,7 +333,7 @@ pub unsafe extern "C" fn poolAdd(pool: *mut Pool, size: c_int, value: *const c_v
 /// Source: Wentzlaff 2012, Listing 4.2.
 ///
 /// # Safety
-/// `found_value` points to `size` bytes. It may be null if `size` is 0.
+/// If `found_value` is not null, it points to `size` bytes. Null is refused, unless `size` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn poolGet(pool: *mut Pool, size: c_int, found_value: *mut c_void) -> c_int {
     let call = || {
@@ -379,7 +379,7 @@ pub extern "C" fn poolFindLocation(pool: *mut Pool) -> *mut PoolLocation {
 /// Source: Wentzlaff 2012, Listing 4.3.
 ///
 /// # Safety
-/// Both locations are null, or point to one.
+/// The arguments that are not null point to locations.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn poolSetLocality(
     pool: *mut Pool,

@@ -334,3 +334,53 @@ fn a_node_that_leaves_gives_the_elements_of_its_facades_away() {
     found.sort_unstable();
     assert_eq!((&*found, get(here, &mut [0])), (&b"123"[..], -1));
 }
+
+#[test]
+fn a_shutdown_beyond_its_limit_goes_on() {
+    let two = Two::new();
+    let (here, there) = two.pool(c"/a");
+    assert_eq!((add(there, b"1"), poolSetLimit(there, 0)), (0, 0));
+    // The first calls may have their end within no time.
+    let end = loop {
+        match poolShutdown(there) {
+            -2 => failed(SquallCode::TimedOut, "more time"),
+            end => break end,
+        }
+        assert_eq!((add(there, b"2"), last().0), (-1, SquallCode::Closed));
+        assert_eq!(poolSetLimit(there, 60_000), 0);
+    };
+    assert_eq!((end, poolSize(here)), (0, 1));
+    assert_eq!(poolShutdown(there), -2);
+    failed(SquallCode::Handle, "the pool is unknown");
+}
+
+#[test]
+fn threads_share_facades_and_each_element_goes_to_one() {
+    const EACH: u32 = 200;
+    let two = Two::new();
+    let (here, there) = two.pool(c"/a");
+    let facades = [here.addr(), there.addr(), here.addr(), there.addr()];
+    let use_facade = |number: u32, facade: usize| {
+        let pool: *mut Pool = pointer(Handle(facade));
+        let mut found = Vec::new();
+        for element in number * EACH..(number + 1) * EACH {
+            assert_eq!(add(pool, &element.to_le_bytes()), 0, "{:?}", last());
+            // At most as many gets as adds have ended, so one element is left for this one.
+            let mut buffer = [0; 4];
+            assert_eq!(get(pool, &mut buffer), 4, "{:?}", last());
+            found.push(u32::from_le_bytes(buffer));
+        }
+        found
+    };
+    let use_facade = &use_facade;
+    let mut found: Vec<u32> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0_u32..)
+            .zip(facades)
+            .map(|(number, facade)| scope.spawn(move || use_facade(number, facade)))
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    found.sort_unstable();
+    assert!(found.into_iter().eq(0..4 * EACH));
+    assert_eq!((poolShutdown(there), poolShutdown(here)), (0, -1));
+}
