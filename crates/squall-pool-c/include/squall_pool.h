@@ -65,12 +65,12 @@ typedef enum {
 } SquallCode;
 
 /**
- * A facade of a pool, at a node. Opaque.
+ * A facade of a pool, at a node. Opaque: the pointer is a number.
  */
 typedef struct Pool Pool;
 
 /**
- * A node of a group: processes join a group by a node each. Opaque.
+ * A node of a group: processes join a group by a node each. Opaque: the pointer is a number.
  */
 typedef struct SquallNode SquallNode;
 
@@ -257,6 +257,8 @@ void poolSetLocality(Pool *pool,
  * Shuts a facade down, and gives its elements to the others. Returns 0 if it has left; -1 if it was the last
  * one, and the remaining elements are gone; or -2 if it cannot. After 0 and -1 the pointer is unknown. After
  * -2 with `SQUALL_CODE_TIMED_OUT` the facade goes on leaving, and a further call waits for the same end.
+ *
+ * If several facades are shut down at a time, at least one of them returns -1.
  *
  * Source: Wentzlaff 2012, Listing 4.4.
  */

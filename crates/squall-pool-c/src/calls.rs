@@ -284,21 +284,41 @@ pub(crate) enum Shutdown {
 }
 
 /// Shuts a facade down, and ends its handle.
+///
+/// A member without elements may leave before it learns that the others have left. So the directory tells
+/// whether a member was the last one. If several leave at a time, those that end the claim say so.
 pub(crate) fn shutdown(handle: Handle) -> Result<Shutdown, Failure> {
     let pool = table::pool(handle)?;
-    let end = pool.pool.shutdown(pool.limit())?;
-    let shutdown = match end {
-        PoolEnd::LastLeft { .. } => {
-            // Ends the claim (I2), perhaps after another thread did. A group without a leader keeps it.
-            if let Ok(node) = table::node(pool.node) {
-                _ = node.node.end_reservation(&pool.claim);
-            }
-            Shutdown::Last
-        }
-        _ => Shutdown::Left,
+    let has_lost = matches!(pool.pool.shutdown(pool.limit())?, PoolEnd::LastLeft { .. });
+    // Without its node, or out of the group, the facade has ended all the same.
+    let node = table::node(pool.node);
+    let has_ended = match &node {
+        Ok(node) if has_lost || is_gone(&node.node, pool.pool.name()) => end_claim(&node.node, &pool.claim)?,
+        _ => false,
     };
     table::remove_pool(handle)?;
-    Ok(shutdown)
+    Ok(if has_lost || has_ended { Shutdown::Last } else { Shutdown::Left })
+}
+
+/// Returns whether a roster has no member left. The copy of the directory at a node has all that came before
+/// the end of its own member.
+fn is_gone(node: &Node, roster: &Name) -> bool {
+    node.show(LIMIT).is_ok_and(|group| group.services.iter().all(|service| service.name != *roster))
+}
+
+/// Ends the claim of a pool without facades (I2). Returns false if another call did, or the node is out of
+/// the group. After a failure, the next call of the program tries it again.
+fn end_claim(node: &Node, claim: &NameCapability) -> Result<bool, Failure> {
+    match node.end_reservation(claim) {
+        Ok(()) => Ok(true),
+        Err(RequestError::TimedOut) => {
+            let name = claim.name();
+            let text =
+                format!("pool {name} is gone, but no leader has freed its name within 30 s; call again");
+            Err(Failure::new(SquallCode::TimedOut, text))
+        }
+        Err(_) => Ok(false),
+    }
 }
 
 #[cfg(test)]

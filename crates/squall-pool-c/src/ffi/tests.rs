@@ -384,3 +384,43 @@ fn threads_share_facades_and_each_element_goes_to_one() {
     assert!(found.into_iter().eq(0..4 * EACH));
     assert_eq!((poolShutdown(there), poolShutdown(here)), (0, -1));
 }
+
+#[test]
+fn dp_10_the_creator_may_go_first() {
+    let (first_name, second_name, key) = (host_name(), host_name(), group_key());
+    // SAFETY: null, or texts with an end.
+    unsafe {
+        let first = good(squallNodeFound(first_name.as_ptr(), key.as_ptr()));
+        let second = good(squallNodeJoin(second_name.as_ptr(), key.as_ptr(), first_name.as_ptr()));
+        let here = good(poolCreate(first, c"/a".as_ptr()));
+        let pool_key = key_of(here);
+        let there = good(poolInitFacade(second, c"/a".as_ptr(), pool_key.as_ptr()));
+        assert_eq!((add(here, b"1"), poolShutdown(here), squallNodeLeave(first)), (0, 0, 0));
+        assert_eq!(poolSize(there), 1);
+
+        // The key holds, and another node leads.
+        let third = good(squallNodeJoin(null(), key.as_ptr(), second_name.as_ptr()));
+        let late = good(poolInitFacade(third, c"/a".as_ptr(), pool_key.as_ptr()));
+        assert_eq!(get(late, &mut [0]), 1);
+        assert_eq!((poolShutdown(there), poolShutdown(late)), (0, -1));
+        assert!(poolInitFacade(second, c"/a".as_ptr(), pool_key.as_ptr()).is_null());
+        failed(SquallCode::Refused, "does not exist");
+        assert_eq!((squallNodeLeave(second), squallNodeLeave(third)), (0, 0));
+    }
+}
+
+#[test]
+fn a_name_is_free_after_the_last_of_several_shutdowns_at_a_time() {
+    let two = Two::new();
+    for _ in 0..20 {
+        // Refused if the claim of the round before is still there.
+        let (here, there) = two.pool(c"/a");
+        let facades = [here.addr(), there.addr()];
+        let ends = std::thread::scope(|scope| {
+            let shut = |facade| scope.spawn(move || poolShutdown(pointer(Handle(facade))));
+            facades.map(shut).map(|thread| thread.join().unwrap())
+        });
+        assert!(ends.contains(&-1), "{ends:?}");
+        assert!(!ends.contains(&-2), "{ends:?}");
+    }
+}
