@@ -161,6 +161,31 @@ static void misuse(SquallNode *node, Pool *pool)
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
+/* A node of another group ends at once, and its pool with it. */
+static void freed(const char *host_name)
+{
+    char group_key[POOL_KEY_BYTES], right[POOL_KEY_BYTES], other_name[80];
+    SquallNode *node;
+    Pool *pool;
+
+    snprintf(other_name, sizeof other_name, "%s-other", host_name);
+    CHECK(squallGroupKey(sizeof group_key, group_key) == 0);
+    node = squallNodeFound(other_name, group_key);
+    CHECK(node != NULL);
+    CHECK(squallNodeRight(node, sizeof right, right) == 0);
+    CHECK(squallNodeTakeRight(node, right) == 0);
+    MISUSE(squallNodeTakeRight(node, "none"), -1, SQUALL_CODE_ARGUMENT);
+    pool = poolCreate(node, "/numbers");
+    CHECK(pool != NULL);
+    CHECK(poolSetLimit(pool, 60000) == 0);
+    MISUSE(poolSetLimit(pool, -1), -1, SQUALL_CODE_ARGUMENT);
+    CHECK(poolAdd(pool, 0, NULL) == 0);
+    CHECK(poolSize(pool) == 1);
+    CHECK(squallNodeFree(node) == 0);
+    MISUSE(poolSize(pool), -1, SQUALL_CODE_HANDLE);
+    MISUSE(squallNodeFree(node), -1, SQUALL_CODE_HANDLE);
+}
+
 /* An element that is larger than the buffer stays, and the buffer is unchanged. */
 static void too_large(Pool *pool)
 {
@@ -233,6 +258,7 @@ int main(void)
         learn(sockets[i], &answer, 1);
     CHECK(poolSize(pool) == ALL);
     misuse(node, pool);
+    freed(host_name);
 
     /* All take at a time. */
     for (int i = 0; i < OTHERS; i++)

@@ -10,7 +10,7 @@
 use crate::failure::Failure;
 use crate::ffi::{POOL_KEY_BYTES, PoolLocation, SquallCode};
 use crate::table::{self, Handle};
-use pool::{Attributes, DistributedPool, PoolEnd};
+use pool::{Attributes, DistributedPool, PoolEnd, PoolErrorKind};
 use squall_fleet::{GroupKey, HostTransport, Name, NameCapability, Node, NodeBuilder, Refusal, RequestError};
 use squall_sys::sync::atomic::AtomicU8;
 use squall_sys::sync::atomic::AtomicU64;
@@ -180,13 +180,13 @@ pub(crate) fn init_facade(handle: Handle, text: &str, key: &str) -> Result<Handl
     let claim: NameCapability = claim.ok_or_else(|| {
         Failure::argument("the key of a pool is 32 hexadecimal digits, as poolKey gives it")
     })?;
-    let refused = |refusal| {
-        let text = format!("pool {name} does not exist, or has another key: {refusal}");
-        Failure::new(SquallCode::Refused, text)
-    };
     let joined = DistributedPool::join(&node.node, &roster, &claim, Attributes::default());
     let pool = joined.map_err(|error| match error.kind {
-        pool::PoolErrorKind::NotJoined(RequestError::Refused(refusal)) => refused(refusal),
+        // The group does not tell a key that has ended from one that never was.
+        PoolErrorKind::NotJoined(RequestError::Refused(Refusal::Forbidden)) => {
+            let text = format!("pool {name} does not exist, or has another key; ask a facade for its key");
+            Failure::new(SquallCode::Refused, text)
+        }
         _ => error.into(),
     })?;
     add_pool(handle, pool, claim)
@@ -212,7 +212,7 @@ pub(crate) fn set_limit(pool: Handle, limit_ms: i32) -> Result<(), Failure> {
 pub(crate) fn add(pool: Handle, element: &[u8]) -> Result<(), Failure> {
     let pool = table::pool(pool)?;
     pool.pool.add(element, pool.limit()).map_err(|error| match error.kind {
-        pool::PoolErrorKind::TimedOut { begun: true } => Failure::new(SquallCode::Unknown, error.to_string()),
+        PoolErrorKind::TimedOut { begun: true } => Failure::new(SquallCode::Unknown, error.to_string()),
         _ => error.into(),
     })
 }
