@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// The time of a call, unless the program sets another one.
 const LIMIT: Duration = Duration::from_secs(30);
+/// The most bytes of the name of a `HostTransport`.
+const HOST_NAME_BYTES_MAX: usize = 80;
 /// The last part of the name of a pool's roster (I1).
 const ROSTER: &str = "/pool";
 /// The first bytes of a location.
@@ -71,6 +73,17 @@ fn io_failure(host_name: &str, error: &std::io::Error) -> Failure {
     Failure::new(code, format!("node {host_name:?}: {error}"))
 }
 
+/// Checks the host name of another node, so that no time is lost with a name that no node can have.
+fn check_seed(seed: &str) -> Result<(), Failure> {
+    let is_name = (1..=HOST_NAME_BYTES_MAX).contains(&seed.len()) && !seed.chars().any(char::is_control);
+    is_name.then_some(()).ok_or_else(|| {
+        let text = format!(
+            "the seed {seed:?} is no host name; it has 1 to {HOST_NAME_BYTES_MAX} bytes, and no control characters"
+        );
+        Failure::argument(text)
+    })
+}
+
 /// Makes a group of one node.
 pub(crate) fn found(host_name: &str, key: &str) -> Result<Handle, Failure> {
     table::check()?;
@@ -85,6 +98,7 @@ pub(crate) fn found(host_name: &str, key: &str) -> Result<Handle, Failure> {
 pub(crate) fn join(host_name: Option<&str>, key: &str, seed: &str) -> Result<Handle, Failure> {
     table::check()?;
     let builder = NodeBuilder::new(group_key(key)?);
+    check_seed(seed)?;
     let transport = host_name.map_or_else(HostTransport::unnamed, HostTransport::bind);
     let failed = |error| io_failure(host_name.unwrap_or_default(), &error);
     let node = builder.join(transport.map_err(failed)?, &[&format!("host/{seed}")]).map_err(failed)?;

@@ -253,7 +253,7 @@ fn wrong_names_keys_and_rights_have_their_value() {
     assert!(create(two.first, c"/a").is_null());
     failed(SquallCode::Refused, "pool /a exists");
     let long = CString::new(format!("/{}", "x".repeat(252))).unwrap();
-    for name in [c"", c"a", c"/a//b", c"/\xff", &long] {
+    for name in [c"", c"/", c"a", c"/a//b", c"/\xff", &long] {
         assert!(create(two.first, name).is_null());
         assert_eq!(last().0, SquallCode::Argument);
         assert!(init(name, &key).is_null());
@@ -311,6 +311,21 @@ fn wrong_groups_have_their_value() {
         failed(SquallCode::Argument, "`group_key` is null");
         assert!(squallNodeJoin(null(), key.as_ptr(), null()).is_null());
         failed(SquallCode::Argument, "`seed_name` is null");
+        assert!(squallNodeJoin(taken.as_ptr(), key.as_ptr(), taken.as_ptr()).is_null());
+        failed(SquallCode::Refused, "another process has the name");
+        // A host name has at most 80 bytes. A name that no node can have is not waited for.
+        let long = [80, 81].map(|bytes| CString::new("x".repeat(bytes)).unwrap());
+        for wrong in [c"", c"a\nb", c"\xff", &long[1]] {
+            assert!(squallNodeFound(wrong.as_ptr(), key.as_ptr()).is_null());
+            assert_eq!(last().0, SquallCode::Argument, "{:?}", last());
+            assert!(squallNodeJoin(wrong.as_ptr(), key.as_ptr(), taken.as_ptr()).is_null());
+            assert_eq!(last().0, SquallCode::Argument, "{:?}", last());
+            assert!(squallNodeJoin(null(), key.as_ptr(), wrong.as_ptr()).is_null());
+            assert_eq!(last().0, SquallCode::Argument, "{:?}", last());
+            assert!(squallNodeFound(host_name().as_ptr(), wrong.as_ptr()).is_null());
+            assert_eq!(last().0, SquallCode::Argument, "{:?}", last());
+        }
+        assert_eq!(squallNodeFree(good(squallNodeFound(long[0].as_ptr(), key.as_ptr()))), 0);
         assert_eq!(squallNodeFree(node), 0);
     }
 }
