@@ -65,6 +65,44 @@ typedef enum {
 } SquallCode;
 
 /**
+ * The way in which elements move between facades.
+ */
+typedef enum {
+    /**
+     * `POOL_STRATEGY_DIRECTORY`.
+     */
+    POOL_STRATEGY_DEFAULT = 0,
+    /**
+     * All elements are at one facade, the master. It is the oldest one.
+     */
+    POOL_STRATEGY_CENTRALIZED = 1,
+    /**
+     * A facade without elements takes one element of another facade.
+     */
+    POOL_STRATEGY_DISTRIBUTED = 2,
+    /**
+     * A facade without elements takes up to `bulk` elements of another facade.
+     */
+    POOL_STRATEGY_BULK_TRANSFER = 3,
+    /**
+     * Bulk transfers, and an idle facade with few elements takes some before it needs them.
+     */
+    POOL_STRATEGY_BACKGROUND_PULL = 4,
+    /**
+     * Bulk transfers, and an idle facade with many elements gives some to the next facade.
+     */
+    POOL_STRATEGY_BACKGROUND_PUSH = 5,
+    /**
+     * Like `POOL_STRATEGY_BACKGROUND_PUSH`, but gives only to a facade with far fewer elements.
+     */
+    POOL_STRATEGY_ESTIMATED_PUSH = 6,
+    /**
+     * Bulk transfers. A facade without elements asks the master for another one with elements.
+     */
+    POOL_STRATEGY_DIRECTORY = 7,
+} PoolStrategy;
+
+/**
  * A facade of a pool, at a node. Opaque: the pointer is a number.
  */
 typedef struct Pool Pool;
@@ -73,6 +111,53 @@ typedef struct Pool Pool;
  * A node of a group: processes join a group by a node each. Opaque: the pointer is a number.
  */
 typedef struct SquallNode SquallNode;
+
+/**
+ * Options of a pool. Zero means the default, so set all bytes to zero first. All facades of a pool have
+ * equal options.
+ *
+ * Later versions of the library have more options at the end. A version refuses a larger struct whose
+ * further bytes are not zero.
+ */
+typedef struct {
+    /**
+     * `sizeof(PoolOptions)`.
+     */
+    int size;
+    /**
+     * A `PoolStrategy`.
+     */
+    int strategy;
+    /**
+     * The most elements of one transfer. Default: 50.
+     */
+    int bulk;
+    /**
+     * The number of idle events after which an idle facade acts once. Default: 100. An event comes after
+     * 10 ms without work, and later ones up to 640 ms apart.
+     */
+    int idle_events;
+    /**
+     * The number of elements below which an idle facade takes some. Default: 1,024.
+     */
+    int pull_below;
+    /**
+     * The number of elements above which an idle facade gives some. Default: 20,000.
+     */
+    int push_above;
+    /**
+     * The change of its number of elements after which a facade tells the master. Default: 500.
+     */
+    int estimate_step;
+    /**
+     * The least difference to the estimate of a facade that is given elements. Default: 2,048.
+     */
+    int push_margin;
+    /**
+     * The number of its idle acts after which the master sends new estimates to all. Default: 1.
+     */
+    int broadcast_acts;
+} PoolOptions;
 
 /**
  * A number of elements.
@@ -159,7 +244,7 @@ int squallNodeFree(SquallNode *node);
 
 /**
  * Creates a pool and its first facade, at a node with a right to names. Returns NULL on an error, also if
- * the pool exists. `name` is a path as `/jobs`.
+ * the pool exists. `name` is a path as `/jobs`. The pool has the default options.
  *
  * Source: Wentzlaff 2012, Listing 4.1. The thesis has one group, and takes a new mailbox as the name.
  *
@@ -170,8 +255,19 @@ Pool *poolCreate(SquallNode *node,
                  const char *name);
 
 /**
+ * Creates a pool with options. Else like `poolCreate`. If `options` is NULL, they are the default ones.
+ *
+ * # Safety
+ * If `name` is not null, it is a text with a zero at its end. If `options` is not null, it points to as many
+ * bytes as its first field says.
+ */
+Pool *poolCreateWith(SquallNode *node,
+                     const char *name,
+                     const PoolOptions *options);
+
+/**
  * Makes a further facade of a pool, at a node. `key` is from `poolKey` of another facade. Returns NULL on an
- * error: no such pool exists, or the key is wrong.
+ * error: no such pool exists, the key is wrong, or the pool has other options than the default ones.
  *
  * Source: Wentzlaff 2012, Listing 4.1. The name stands for the master's mailbox, and the key for the
  * object number.
@@ -182,6 +278,19 @@ Pool *poolCreate(SquallNode *node,
 Pool *poolInitFacade(SquallNode *node,
                      const char *name,
                      const char *key);
+
+/**
+ * Makes a further facade of a pool with options, which are those of its other facades. Else like
+ * `poolInitFacade`. If `options` is NULL, they are the default ones.
+ *
+ * # Safety
+ * The texts that are not null have a zero at their end. If `options` is not null, it points to as many bytes
+ * as its first field says.
+ */
+Pool *poolInitFacadeWith(SquallNode *node,
+                         const char *name,
+                         const char *key,
+                         const PoolOptions *options);
 
 /**
  * Writes the text of the pool's key, for `poolInitFacade`. It is secret. `size` is at least

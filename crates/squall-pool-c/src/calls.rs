@@ -163,7 +163,7 @@ fn add_pool(node: Handle, pool: DistributedPool, claim: NameCapability) -> Resul
 }
 
 /// Makes a pool, with its first facade.
-pub(crate) fn create(handle: Handle, text: &str) -> Result<Handle, Failure> {
+pub(crate) fn create(handle: Handle, text: &str, attributes: Attributes) -> Result<Handle, Failure> {
     let node = table::node(handle)?;
     let name = name(text)?;
     let roster = roster(&name)?;
@@ -175,7 +175,7 @@ pub(crate) fn create(handle: Handle, text: &str) -> Result<Handle, Failure> {
         }
         error => Failure::request(format_args!("pool {name}"), error),
     })?;
-    let joined = DistributedPool::join(&node.node, &roster, &claim, Attributes::default());
+    let joined = DistributedPool::join(&node.node, &roster, &claim, attributes);
     let made = joined.map_err(Failure::from).and_then(|pool| add_pool(handle, pool, claim.clone()));
     if made.is_err() {
         // Without it, the name would stay taken. The first error is the one to tell.
@@ -185,7 +185,12 @@ pub(crate) fn create(handle: Handle, text: &str) -> Result<Handle, Failure> {
 }
 
 /// Makes a further facade of a pool.
-pub(crate) fn init_facade(handle: Handle, text: &str, key: &str) -> Result<Handle, Failure> {
+pub(crate) fn init_facade(
+    handle: Handle,
+    text: &str,
+    key: &str,
+    attributes: Attributes,
+) -> Result<Handle, Failure> {
     let node = table::node(handle)?;
     let name = name(text)?;
     let roster = roster(&name)?;
@@ -194,11 +199,15 @@ pub(crate) fn init_facade(handle: Handle, text: &str, key: &str) -> Result<Handl
     let claim: NameCapability = claim.ok_or_else(|| {
         Failure::argument("the key of a pool is 32 hexadecimal digits, as poolKey gives it")
     })?;
-    let joined = DistributedPool::join(&node.node, &roster, &claim, Attributes::default());
+    let joined = DistributedPool::join(&node.node, &roster, &claim, attributes);
     let pool = joined.map_err(|error| match error.kind {
         // The group does not tell a key that has ended from one that never was.
         PoolErrorKind::NotJoined(RequestError::Refused(Refusal::Forbidden)) => {
             let text = format!("pool {name} does not exist, or has another key; ask a facade for its key");
+            Failure::new(SquallCode::Refused, text)
+        }
+        PoolErrorKind::NotJoined(RequestError::Refused(Refusal::NameClash)) => {
+            let text = format!("pool {name} has other options; give those of its other facades");
             Failure::new(SquallCode::Refused, text)
         }
         _ => error.into(),

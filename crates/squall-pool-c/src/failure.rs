@@ -15,6 +15,12 @@ pub(crate) struct Failure {
     text: String,
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 impl Failure {
     pub(crate) fn new(code: SquallCode, text: impl Into<String>) -> Failure {
         Failure { code, text: text.into() }

@@ -19,6 +19,7 @@ mod calls;
 mod failure;
 #[allow(unsafe_code)]
 mod ffi;
+mod options;
 mod table;
 
 pub use ffi::*;

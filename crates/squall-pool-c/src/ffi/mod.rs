@@ -11,7 +11,9 @@
 
 use crate::calls::{self, Shutdown};
 use crate::failure::{Failure, border, last_code, last_text};
+use crate::options;
 use crate::table::{Handle, remove_node};
+use pool::Attributes;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{NonNull, null_mut, without_provenance_mut};
 
@@ -40,6 +42,57 @@ pub type PoolSize_t = c_int;
 pub struct PoolLocation {
     /// Its bytes.
     pub data: [c_char; 64],
+}
+
+/// The way in which elements move between facades.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolStrategy {
+    /// `POOL_STRATEGY_DIRECTORY`.
+    Default = 0,
+    /// All elements are at one facade, the master. It is the oldest one.
+    Centralized = 1,
+    /// A facade without elements takes one element of another facade.
+    Distributed = 2,
+    /// A facade without elements takes up to `bulk` elements of another facade.
+    BulkTransfer = 3,
+    /// Bulk transfers, and an idle facade with few elements takes some before it needs them.
+    BackgroundPull = 4,
+    /// Bulk transfers, and an idle facade with many elements gives some to the next facade.
+    BackgroundPush = 5,
+    /// Like `POOL_STRATEGY_BACKGROUND_PUSH`, but gives only to a facade with far fewer elements.
+    EstimatedPush = 6,
+    /// Bulk transfers. A facade without elements asks the master for another one with elements.
+    Directory = 7,
+}
+
+/// Options of a pool. Zero means the default, so set all bytes to zero first. All facades of a pool have
+/// equal options.
+///
+/// Later versions of the library have more options at the end. A version refuses a larger struct whose
+/// further bytes are not zero.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PoolOptions {
+    /// `sizeof(PoolOptions)`.
+    pub size: c_int,
+    /// A `PoolStrategy`.
+    pub strategy: c_int,
+    /// The most elements of one transfer. Default: 50.
+    pub bulk: c_int,
+    /// The number of idle events after which an idle facade acts once. Default: 100. An event comes after
+    /// 10 ms without work, and later ones up to 640 ms apart.
+    pub idle_events: c_int,
+    /// The number of elements below which an idle facade takes some. Default: 1,024.
+    pub pull_below: c_int,
+    /// The number of elements above which an idle facade gives some. Default: 20,000.
+    pub push_above: c_int,
+    /// The change of its number of elements after which a facade tells the master. Default: 500.
+    pub estimate_step: c_int,
+    /// The least difference to the estimate of a facade that is given elements. Default: 2,048.
+    pub push_margin: c_int,
+    /// The number of its idle acts after which the master sends new estimates to all. Default: 1.
+    pub broadcast_acts: c_int,
 }
 
 /// The outcome of a call.
@@ -156,6 +209,20 @@ unsafe fn location(pointer: *const PoolLocation, argument: &str) -> Result<[u8; 
     Ok(unsafe { pointer.read() })
 }
 
+/// Reads options. Null stands for the defaults.
+///
+/// # Safety
+/// If `pointer` is not null, it points to a `size`, and to as many bytes. They stay unchanged for the call.
+unsafe fn attributes(pointer: *const PoolOptions) -> Result<Attributes, Failure> {
+    let Some(pointer) = NonNull::new(pointer.cast_mut()) else { return Ok(Attributes::default()) };
+    // SAFETY: not null, and the caller promises the size, the first field. Any bytes are a number.
+    let size = unsafe { pointer.cast::<c_int>().read_unaligned() };
+    let size = options::check_size(size)?;
+    // SAFETY: not null, and the caller promises so many bytes, and no writes. A byte has any alignment, and
+    // the size is at most that of a page.
+    options::attributes(unsafe { std::slice::from_raw_parts(pointer.as_ptr().cast::<u8>(), size) })
+}
+
 fn minus_one<T: From<i8>>(_: &Failure) -> T {
     T::from(-1)
 }
@@ -254,7 +321,7 @@ pub extern "C" fn squallNodeFree(node: *mut SquallNode) -> c_int {
 }
 
 /// Creates a pool and its first facade, at a node with a right to names. Returns NULL on an error, also if
-/// the pool exists. `name` is a path as `/jobs`.
+/// the pool exists. `name` is a path as `/jobs`. The pool has the default options.
 ///
 /// Source: Wentzlaff 2012, Listing 4.1. The thesis has one group, and takes a new mailbox as the name.
 ///
@@ -265,13 +332,32 @@ pub unsafe extern "C" fn poolCreate(node: *mut SquallNode, name: *const c_char) 
     let call = || {
         // SAFETY: the caller promises the same.
         let name = unsafe { text(name, "name")? };
-        calls::create(node_handle(node), name).map(pointer)
+        calls::create(node_handle(node), name, Attributes::default()).map(pointer)
+    };
+    border(call, |_| null_mut())
+}
+
+/// Creates a pool with options. Else like `poolCreate`. If `options` is NULL, they are the default ones.
+///
+/// # Safety
+/// If `name` is not null, it is a text with a zero at its end. If `options` is not null, it points to as many
+/// bytes as its first field says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn poolCreateWith(
+    node: *mut SquallNode,
+    name: *const c_char,
+    options: *const PoolOptions,
+) -> *mut Pool {
+    let call = || {
+        // SAFETY: the caller promises the same.
+        let (name, attributes) = unsafe { (text(name, "name")?, attributes(options)?) };
+        calls::create(node_handle(node), name, attributes).map(pointer)
     };
     border(call, |_| null_mut())
 }
 
 /// Makes a further facade of a pool, at a node. `key` is from `poolKey` of another facade. Returns NULL on an
-/// error: no such pool exists, or the key is wrong.
+/// error: no such pool exists, the key is wrong, or the pool has other options than the default ones.
 ///
 /// Source: Wentzlaff 2012, Listing 4.1. The name stands for the master's mailbox, and the key for the
 /// object number.
@@ -287,7 +373,30 @@ pub unsafe extern "C" fn poolInitFacade(
     let call = || {
         // SAFETY: the caller promises the same.
         let (name, key) = unsafe { (text(name, "name")?, text(key, "key")?) };
-        calls::init_facade(node_handle(node), name, key).map(pointer)
+        calls::init_facade(node_handle(node), name, key, Attributes::default()).map(pointer)
+    };
+    border(call, |_| null_mut())
+}
+
+/// Makes a further facade of a pool with options, which are those of its other facades. Else like
+/// `poolInitFacade`. If `options` is NULL, they are the default ones.
+///
+/// # Safety
+/// The texts that are not null have a zero at their end. If `options` is not null, it points to as many bytes
+/// as its first field says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn poolInitFacadeWith(
+    node: *mut SquallNode,
+    name: *const c_char,
+    key: *const c_char,
+    options: *const PoolOptions,
+) -> *mut Pool {
+    let call = || {
+        // SAFETY: the caller promises the same.
+        let (name, key) = unsafe { (text(name, "name")?, text(key, "key")?) };
+        // SAFETY: the caller promises the same.
+        let attributes = unsafe { attributes(options)? };
+        calls::init_facade(node_handle(node), name, key, attributes).map(pointer)
     };
     border(call, |_| null_mut())
 }

@@ -439,3 +439,194 @@ fn a_name_is_free_after_the_last_of_several_shutdowns_at_a_time() {
         assert!(!ends.contains(&-2), "{ends:?}");
     }
 }
+
+/// The options of the first version of the header.
+const DEFAULTS: PoolOptions = PoolOptions {
+    size: size_of::<PoolOptions>() as c_int,
+    strategy: 0,
+    bulk: 0,
+    idle_events: 0,
+    pull_below: 0,
+    push_above: 0,
+    estimate_step: 0,
+    push_margin: 0,
+    broadcast_acts: 0,
+};
+
+#[test]
+fn facades_of_a_pool_have_equal_options() {
+    let two = Two::new();
+    let one = PoolOptions { strategy: PoolStrategy::Distributed as c_int, bulk: 7, ..DEFAULTS };
+    let wrong = [
+        (PoolOptions { strategy: PoolStrategy::Centralized as c_int, ..one }, "other options"),
+        (PoolOptions { bulk: 8, ..one }, "other options"),
+        (DEFAULTS, "other options"),
+        (PoolOptions { strategy: 8, ..one }, "`strategy` is 8"),
+        (PoolOptions { bulk: -1, ..one }, "`bulk` is negative"),
+        (PoolOptions { size: 0, ..one }, "sizeof(PoolOptions)"),
+        (PoolOptions { size: -1, ..one }, "sizeof(PoolOptions)"),
+        (PoolOptions { size: c_int::MAX, ..one }, "sizeof(PoolOptions)"),
+    ];
+    // SAFETY: null, or texts with an end and options of their size, in all calls below. Wrong sizes are
+    // refused before more than the size is read.
+    unsafe {
+        let here = good(poolCreateWith(two.first, c"/a".as_ptr(), &one));
+        let key = key_of(here);
+        for (options, part) in &wrong {
+            let init = poolInitFacadeWith(two.second, c"/a".as_ptr(), key.as_ptr(), options);
+            assert!(init.is_null());
+            let is_other = *part == "other options";
+            failed(if is_other { SquallCode::Refused } else { SquallCode::Argument }, part);
+            if !is_other {
+                assert!(poolCreateWith(two.first, c"/b".as_ptr(), options).is_null());
+                failed(SquallCode::Argument, part);
+            }
+        }
+        assert!(poolInitFacade(two.second, c"/a".as_ptr(), key.as_ptr()).is_null());
+        failed(SquallCode::Refused, "other options");
+        let there = good(poolInitFacadeWith(two.second, c"/a".as_ptr(), key.as_ptr(), &one));
+        assert_eq!((add(here, b"1"), get(there, &mut [0])), (0, 1));
+
+        // Null, zeros and the names of the defaults are equal options.
+        let here = good(poolCreateWith(two.first, c"/b".as_ptr(), null()));
+        let key = key_of(here);
+        let named = PoolOptions { strategy: PoolStrategy::Directory as c_int, bulk: 50, ..DEFAULTS };
+        for options in [&DEFAULTS as *const PoolOptions, &named, null()] {
+            let there = good(poolInitFacadeWith(two.second, c"/b".as_ptr(), key.as_ptr(), options));
+            assert_eq!((add(here, b"1"), get(there, &mut [0])), (0, 1));
+            assert_eq!(poolShutdown(there), 0);
+        }
+
+        // A program that was compiled with a longer struct, at an address for no number.
+        let mut longer = [0_u8; 49];
+        longer[1..5].copy_from_slice(&48_i32.to_ne_bytes());
+        let options: *const PoolOptions = longer.as_ptr().add(1).cast();
+        let there = good(poolInitFacadeWith(two.second, c"/b".as_ptr(), key.as_ptr(), options));
+        assert_eq!(poolShutdown(there), 0);
+        longer[48] = 1;
+        let options: *const PoolOptions = longer.as_ptr().add(1).cast();
+        assert!(poolInitFacadeWith(two.second, c"/b".as_ptr(), key.as_ptr(), options).is_null());
+        failed(SquallCode::Argument, "does not know");
+    }
+}
+
+#[test]
+fn each_strategy_gives_all_elements_out() {
+    let two = Two::new();
+    for strategy in 0..=7 {
+        let options = PoolOptions { strategy, ..DEFAULTS };
+        let name = CString::new(format!("/of-{strategy}")).unwrap();
+        // SAFETY: texts with an end, and options of their size.
+        let (here, there) = unsafe {
+            let here = good(poolCreateWith(two.first, name.as_ptr(), &options));
+            let key = key_of(here);
+            (here, good(poolInitFacadeWith(two.second, name.as_ptr(), key.as_ptr(), &options)))
+        };
+        for element in 0..10 {
+            assert_eq!(add(if element < 5 { here } else { there }, &[element]), 0, "{:?}", last());
+        }
+        let mut found: Vec<u8> = (0..10)
+            .map(|_| {
+                let mut buffer = [0];
+                assert_eq!(get(there, &mut buffer), 1, "{:?}", last());
+                buffer[0]
+            })
+            .collect();
+        found.sort_unstable();
+        assert!(found.into_iter().eq(0..10));
+        assert_eq!(get(here, &mut [0]), -1);
+        failed(SquallCode::Empty, "has no element");
+        assert_eq!((poolShutdown(here), poolShutdown(there)), (0, -1));
+    }
+}
+
+#[test]
+fn calls_without_time_lose_and_double_no_element() {
+    const ALL: usize = 100;
+    let two = Two::new();
+    let (here, there) = two.pool(c"/a");
+    let mut found = [0; ALL];
+    let mut take = |pool: *mut Pool| {
+        let mut buffer = [0];
+        let size = get(pool, &mut buffer);
+        if size >= 0 {
+            assert_eq!(size, 1);
+            found[usize::from(buffer[0])] += 1;
+        }
+        size
+    };
+    // An add without time is done, or may be done.
+    assert_eq!((poolSetLimit(here, 0), poolSetLimit(there, 0)), (0, 0));
+    let mut sure = [false; ALL];
+    for (number, is_sure) in (0_u8..).zip(&mut sure) {
+        *is_sure = add(if number % 2 == 0 { here } else { there }, &[number]) == 0;
+        assert!(*is_sure || matches!(last().0, SquallCode::Unknown | SquallCode::TimedOut), "{:?}", last());
+    }
+    // A get without time takes an element, or none.
+    for _ in 0..ALL / 4 {
+        for pool in [here, there] {
+            if take(pool) < 0 {
+                assert!(matches!(last().0, SquallCode::Empty | SquallCode::TimedOut), "{:?}", last());
+            }
+        }
+    }
+    assert_eq!((poolSetLimit(here, 60_000), poolSetLimit(there, 60_000)), (0, 0));
+    while take(here) >= 0 {}
+    failed(SquallCode::Empty, "has no element");
+    for (found, is_sure) in found.iter().zip(sure) {
+        assert!(*found == 1 || (*found == 0 && !is_sure), "{found}");
+    }
+}
+
+#[test]
+fn a_node_that_is_freed_ends_the_calls_of_other_threads() {
+    let two = Two::new();
+    let (here, there) = two.pool(c"/a");
+    let facade = there.addr();
+    std::thread::scope(|scope| {
+        let (begin, begun) = std::sync::mpsc::channel();
+        let user = scope.spawn(move || {
+            let pool: *mut Pool = pointer(Handle(facade));
+            assert_eq!((add(pool, b"x"), get(pool, &mut [0])), (0, 1), "{:?}", last());
+            begin.send(()).unwrap();
+            loop {
+                let ends = [add(pool, b"x"), get(pool, &mut [0]), poolSize(pool)];
+                if ends.contains(&-1) && last().0 == SquallCode::Handle {
+                    return poolShutdown(pool);
+                }
+            }
+        });
+        begun.recv().unwrap();
+        assert_eq!(squallNodeFree(two.second), 0);
+        assert_eq!(user.join().unwrap(), -2);
+    });
+    // The other facade goes on.
+    assert_eq!((add(here, b"y"), squallNodeFree(two.second)), (0, -1), "{:?}", last());
+    failed(SquallCode::Handle, "the node is unknown");
+}
+
+#[test]
+fn a_facade_that_two_threads_shut_down_ends_once() {
+    let two = Two::new();
+    let (here, there) = two.pool(c"/a");
+    let mut elements = 0;
+    for _ in 0..10 {
+        let key = key_of(here);
+        // SAFETY: texts with an end.
+        let third = good(unsafe { poolInitFacade(two.second, c"/a".as_ptr(), key.as_ptr()) });
+        assert_eq!(add(third, b"x"), 0);
+        elements += 1;
+        let facade = third.addr();
+        let ends = std::thread::scope(|scope| {
+            let shut = |()| scope.spawn(move || (poolShutdown(pointer(Handle(facade))), last().0));
+            [(), ()].map(shut).map(|thread| thread.join().unwrap())
+        });
+        // The slower thread may find no facade any more.
+        assert!(ends.contains(&(0, SquallCode::Ok)), "{ends:?}");
+        assert!(
+            ends.iter().all(|end| [(0, SquallCode::Ok), (-2, SquallCode::Handle)].contains(end)),
+            "{ends:?}"
+        );
+        assert_eq!(poolSize(there), elements);
+    }
+}
