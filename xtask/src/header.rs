@@ -45,6 +45,8 @@ fn generate(root: &Path) -> anyhow::Result<String> {
     config.function.must_use = None;
     // The values of a field of type `int`.
     config.export.include = vec!["PoolStrategy".into()];
+    // A function of the C library.
+    config.export.exclude = vec!["pthread_setcancelstate".into()];
     let bindings = Builder::new().with_config(config).with_src(root.join(SOURCE)).generate();
     let mut header = Vec::new();
     bindings.with_context(|| format!("{SOURCE} has no header"))?.write(&mut header);

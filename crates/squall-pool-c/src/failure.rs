@@ -1,6 +1,6 @@
 //! Failures of calls, and the last one of each thread.
 
-use crate::ffi::SquallCode;
+use crate::ffi::{NoCancellation, SquallCode};
 use pool::{PoolError, PoolErrorKind};
 use squall_fleet::RequestError;
 use std::any::Any;
@@ -97,6 +97,7 @@ pub(crate) fn last_text() -> *const c_char {
 
 /// Runs a call of C: notes its failure for the thread, and turns it into the value that C gets (pool-c/I1).
 pub(crate) fn border<T>(call: impl FnOnce() -> Result<T, Failure>, failed: impl FnOnce(&Failure) -> T) -> T {
+    let _guard = NoCancellation::new();
     // The data behind handles has locks of its own, which ignore poison.
     let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(panicked(&*panic)));
     match result {

@@ -20,6 +20,9 @@ use std::ptr::{NonNull, null_mut, without_provenance_mut};
 #[cfg(test)]
 mod tests;
 
+mod cancel;
+pub(crate) use cancel::NoCancellation;
+
 /// The bytes of a key as text, with its end.
 pub const POOL_KEY_BYTES: usize = 33;
 
