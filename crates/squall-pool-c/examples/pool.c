@@ -11,6 +11,7 @@
  *  ./pool
  */
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,6 +187,77 @@ static void freed(const char *host_name)
     MISUSE(squallNodeFree(node), -1, SQUALL_CODE_HANDLE);
 }
 
+static void call_while_cancelled(Pool *pool)
+{
+    char host_name[64], key[POOL_KEY_BYTES], found[4];
+    SquallNode *node;
+
+    snprintf(host_name, sizeof host_name, "pool-example-%ld-cancelled", (long)getpid());
+    CHECK(pthread_cancel(pthread_self()) == 0);
+    CHECK(squallGroupKey(sizeof key, key) == 0);
+    node = squallNodeFound(host_name, key);
+    CHECK(node != NULL);
+    CHECK(poolAdd(pool, sizeof found, "once") == 0);
+    CHECK(poolGet(pool, sizeof found, found) == sizeof found);
+    CHECK(squallNodeLeave(node) == 0);
+}
+
+/* A thread that is cancelled early. Its calls end all the same. */
+static void *cancelled(void *argument)
+{
+    Pool **pool = argument;
+
+    call_while_cancelled(*pool);
+    *pool = NULL;
+    /* No frame with an array ends here: AddressSanitizer would take it for one of a later thread. */
+    pthread_testcancel();
+    return NULL;
+}
+
+static void cancel(Pool *pool)
+{
+    Pool *until_end = pool;
+    pthread_t thread;
+    void *result;
+
+    CHECK(poolSize(pool) == 0);
+    CHECK(pthread_create(&thread, NULL, cancelled, &until_end) == 0);
+    CHECK(pthread_join(thread, &result) == 0);
+    CHECK(result == PTHREAD_CANCELED && until_end == NULL && poolSize(pool) == 0);
+}
+
+/* A pool with another strategy than the default one. */
+static void options(SquallNode *node)
+{
+    PoolOptions options = {.size = sizeof options, .strategy = POOL_STRATEGY_BULK_TRANSFER, .bulk = 10};
+    struct {
+        PoolOptions known;
+        int unknown;
+    } later = {.known = options};
+    char pool_key[POOL_KEY_BYTES];
+    Pool *pool = poolCreateWith(node, "/options", &options), *other;
+
+    CHECK(pool != NULL);
+    CHECK(poolKey(pool, sizeof pool_key, pool_key) == 0);
+    MISUSE(poolInitFacade(node, "/options", pool_key), NULL, SQUALL_CODE_REFUSED);
+    MISUSE(poolInitFacadeWith(node, "/options", pool_key, NULL), NULL, SQUALL_CODE_REFUSED);
+    options.strategy = 99;
+    MISUSE(poolInitFacadeWith(node, "/options", pool_key, &options), NULL, SQUALL_CODE_ARGUMENT);
+    options.size = 1;
+    MISUSE(poolInitFacadeWith(node, "/options", pool_key, &options), NULL, SQUALL_CODE_ARGUMENT);
+
+    /* A program of a later version, with an option that is the default one, and with another one. */
+    later.known.size = sizeof later;
+    other = poolInitFacadeWith(node, "/options", pool_key, &later.known);
+    CHECK(other != NULL);
+    later.unknown = 1;
+    MISUSE(poolInitFacadeWith(node, "/options", pool_key, &later.known), NULL, SQUALL_CODE_ARGUMENT);
+    CHECK(poolAdd(pool, 4, "here") == 0);
+    CHECK(poolGet(other, sizeof pool_key, pool_key) == 4);
+    CHECK(poolShutdown(other) == 0);
+    CHECK(poolShutdown(pool) == -1);
+}
+
 /* An element that is larger than the buffer stays, and the buffer is unchanged. */
 static void too_large(Pool *pool)
 {
@@ -217,6 +289,9 @@ int main(void)
     /* A guard against a hang: no process takes so long. */
     alarm(300);
     CHECK(squallGroupKey(sizeof group_key, group_key) == 0);
+    /* A fault before the first node, so not yet one of the parent's. */
+    MISUSE(poolSize(NULL), -1, SQUALL_CODE_HANDLE);
+    MISUSE(squallNodeFound("", group_key), NULL, SQUALL_CODE_ARGUMENT);
     snprintf(host_name, sizeof host_name, "pool-example-%ld", (long)getpid());
     /* All processes exist before the first node: the child of a fork cannot use the nodes of its parent. */
     for (int i = 0; i < SOCKETS; i++) {
@@ -294,6 +369,8 @@ int main(void)
         CHECK(found[i] == 1);
     CHECK(poolGet(pool, sizeof numbers[0], numbers) == -1 && squallLastCode() == SQUALL_CODE_EMPTY);
     too_large(pool);
+    cancel(pool);
+    options(node);
 
     /* The last facade loses its elements. */
     CHECK(poolAdd(pool, 4, "lost") == 0);
