@@ -35,7 +35,8 @@ typedef enum {
      */
     SQUALL_CODE_TOO_LARGE = 4,
     /**
-     * The time is over. A get has taken no element. A shutdown or a leave goes on: call it again.
+     * The time is over. A get has taken no element, and an add has added none. A shutdown or a leave goes
+     * on: call it again.
      */
     SQUALL_CODE_TIMED_OUT = 5,
     /**
@@ -244,7 +245,8 @@ int squallNodeFree(SquallNode *node);
 
 /**
  * Creates a pool and its first facade, at a node with a right to names. Returns NULL on an error, also if
- * the pool exists. `name` is a path as `/jobs`. The pool has the default options.
+ * the pool exists. `name` is a path as `/jobs`. The pool has the default options. In a group without a
+ * leader, waits up to 2 min.
  *
  * Source: Wentzlaff 2012, Listing 4.1. The thesis has one group, and takes a new mailbox as the name.
  *
@@ -267,7 +269,8 @@ Pool *poolCreateWith(SquallNode *node,
 
 /**
  * Makes a further facade of a pool, at a node. `key` is from `poolKey` of another facade. Returns NULL on an
- * error: no such pool exists, the key is wrong, or the pool has other options than the default ones.
+ * error: no such pool exists, the key is wrong, or the pool has other options than the default ones. In a
+ * group without a leader, waits up to 1 min.
  *
  * Source: Wentzlaff 2012, Listing 4.1. The name stands for the master's mailbox, and the key for the
  * object number.
@@ -302,10 +305,12 @@ Pool *poolInitFacadeWith(SquallNode *node,
 int poolKey(Pool *pool, int size, char *key);
 
 /**
- * Sets the longest time of later calls with this facade, in milliseconds. Default: 30,000.
+ * Sets the longest time of later adds, gets, sizes and shutdowns of this facade, in milliseconds. Default:
+ * 30,000. With 0, a call ends with success only if it need not wait.
  * Returns 0, or -1 on an error.
  */
-int poolSetLimit(Pool *pool, int limit_ms);
+int poolSetLimit(Pool *pool,
+                 int limit_ms);
 
 /**
  * Adds an element: a copy of `size` bytes, at most 1,044,480. Returns 0, or -1 on an error.
@@ -367,7 +372,8 @@ void poolSetLocality(Pool *pool,
  * one, and the remaining elements are gone; or -2 if it cannot. After 0 and -1 the pointer is unknown. After
  * -2 with `SQUALL_CODE_TIMED_OUT` the facade goes on leaving, and a further call waits for the same end.
  *
- * If several facades are shut down at a time, at least one of them returns -1.
+ * If several facades are shut down at a time, at least one of them returns -1. In a group without a leader,
+ * the last one waits up to 30 s more than its limit.
  *
  * Source: Wentzlaff 2012, Listing 4.4.
  */
