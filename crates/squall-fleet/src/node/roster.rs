@@ -38,13 +38,20 @@ pub struct Roster {
     pub leaving: bool,
     /// The members and their nodes, in the order of their joins.
     pub members: Vec<(MemberNumber, NodeId)>,
+    /// Members whose nodes were removed from the group, each with its heir, which acts for it:
+    /// [`Seat::set_heir`].
+    pub inherited: Vec<(MemberNumber, MemberNumber)>,
+    /// The heir of this member.
+    pub heir: Option<MemberNumber>,
 }
 
 impl From<protocol::Roster> for Roster {
     fn from(roster: protocol::Roster) -> Roster {
-        let protocol::Roster { epoch, me, leaving, members } = roster;
+        let protocol::Roster { epoch, me, leaving, members, inherited, heir } = roster;
         let members = members.into_iter().map(|(number, node)| (MemberNumber(number), node)).collect();
-        Roster { epoch, me: MemberNumber(me), leaving, members }
+        let pair = |(number, heir)| (MemberNumber(number), MemberNumber(heir));
+        let inherited = inherited.into_iter().map(pair).collect();
+        Roster { epoch, me: MemberNumber(me), leaving, members, inherited, heir: heir.map(MemberNumber) }
     }
 }
 
@@ -114,7 +121,8 @@ impl Seat {
         &self.0.name
     }
 
-    /// Sends a frame from this member to another one, perhaps of this node. Returns false if the frame has
+    /// Sends a frame from this member, or from one that it has inherited, to another one, perhaps of this
+    /// node. Returns false if the frame has
     /// more than [`FRAME_BYTES_MAX`](Seat::FRAME_BYTES_MAX) bytes, and true also if it is lost. A frame from
     /// an earlier number of this member is lost.
     ///
@@ -153,8 +161,20 @@ impl Seat {
         lock(&self.0.lease, "the lease of a roster's member")
     }
 
-    /// Leaves the roster. With an epoch, only if the roster still has it. [`RosterMember::vacated`] follows,
-    /// or a newer roster.
+    /// Lets another member act for this one, once the group removes this member's node. The member then stays
+    /// in the roster, under its number, at the node of its heir. The heir sends and receives its frames, and
+    /// calls [`vacate`](Seat::vacate) for it. An heir cannot leave before.
+    ///
+    /// A later heir replaces an earlier one. The call has no effect if the heir is at the same node, or is no
+    /// member any more. [`Roster::heir`] tells the present one.
+    pub fn set_heir(&self, number: MemberNumber, heir: MemberNumber) {
+        if let Some(driver) = self.0.driver.upgrade() {
+            driver.drive(|state, now| state.core.set_heir(now, self.0.service, number.0, heir.0));
+        }
+    }
+
+    /// Leaves the roster, or ends an inherited member. With an epoch, only if the roster still has it.
+    /// [`RosterMember::vacated`] follows for the own number, or a newer roster.
     pub fn vacate(&self, number: MemberNumber, if_epoch: Option<u64>) {
         if let Some(driver) = self.0.driver.upgrade() {
             driver.drive(|state, now| state.core.vacate(now, self.0.service, number.0, if_epoch));

@@ -13,6 +13,8 @@
 //! - I5. The directory fits into one frame.
 //! - I6. A roster's epoch grows with every change of its members. A member's number is the epoch in which it
 //!   joined, so no other member of the group ever has it.
+//! - I7. A member of a roster whose node is removed stays, at the node of its *heir*: another member that has
+//!   agreed to act for it. An heir acts for itself, too, and leaves after those that it has inherited.
 //!
 //! Cost: a change of a member takes time in proportion to all names; other changes to one name.
 //! Source: Wentzlaff 2012, §3.2.3 (FO-08 to FO-11) and §3.2.4 (FO-13).
@@ -55,6 +57,17 @@ pub(crate) struct Place {
     pub(crate) leaving: bool,
     /// In a roster: the epoch in which it joined. It is the number of the roster's member.
     pub(crate) since: u64,
+    /// In a roster: the number of the member that acts for it once its node is removed (I7).
+    pub(crate) heir: Option<u64>,
+    /// Its own node was removed, and this is the node of its heir.
+    pub(crate) inherited: bool,
+}
+
+impl Place {
+    /// Returns whether a service of a node has registered it there.
+    pub(crate) fn is_own(&self, node: NodeId, service: u64) -> bool {
+        self.node == node && self.service == service && !self.inherited
+    }
 }
 
 /// The agreed members of a name, in the order of their joins: the places of the entry.
@@ -132,6 +145,8 @@ pub(crate) enum Request {
     },
     /// A member of a roster goes: if an epoch is given, only in that epoch.
     Vacate { name: NameAlias, number: u64, if_epoch: Option<u64> },
+    /// Another member of the roster acts for this one once its node is removed (I7).
+    SetHeir { name: NameAlias, number: u64, heir: u64 },
     /// Removes the service with this capability. Its shards move away first.
     Unregister { capability: NameCapability },
     /// Claims all longer names: for one holder, or as one of several.
@@ -282,15 +297,14 @@ impl Directory {
     fn remove(&mut self, node: NodeId) {
         self.members.remove(&node);
         self.voters.remove(&node);
-        self.change_entries(|entry| entry.places.retain(|place| place.node != node));
+        self.change_entries(|entry| entry.remove_node(node));
     }
 
-    /// Changes all entries, deals their shards out, and forgets those without a place.
-    fn change_entries(&mut self, change: impl Fn(&mut Entry)) {
+    /// Changes all entries, deals their shards out, and forgets those without a place. `change` returns
+    /// whether places have changed.
+    fn change_entries(&mut self, change: impl Fn(&mut Entry) -> bool) {
         for entry in self.names.values_mut() {
-            let before = entry.places.len();
-            change(entry);
-            if entry.places.len() != before {
+            if change(entry) {
                 entry.renew_roster(&mut self.epoch);
             }
             entry.balance(&mut self.epoch);
@@ -346,6 +360,7 @@ impl Directory {
                 Ok(())
             }
             Request::Vacate { name, number, if_epoch } => self.vacate(node, *name, *number, *if_epoch),
+            Request::SetHeir { name, number, heir } => self.set_heir(node, *name, *number, *heir),
             Request::Leave => {
                 self.leave(node);
                 Ok(())
@@ -408,7 +423,7 @@ impl Directory {
         }
         // A place, and an entry with its shards. The name is stored twice.
         let entry = 128 + 2 * name.as_str().len() + count * SHARD_BYTES;
-        self.check_room(64 + if self.names.contains_key(name) { 0 } else { entry })?;
+        self.check_room(PLACE_BYTES + if self.names.contains_key(name) { 0 } else { entry })?;
         let fresh = || Entry {
             several: *several,
             stateless: *stateless,
@@ -419,7 +434,8 @@ impl Directory {
         self.aliases.insert(name.alias(), name.clone());
         let entry = self.names.entry(name.clone()).or_insert_with(fresh);
         let leaving = self.members.get(&node).is_some_and(|member| member.leaving);
-        entry.places.push(Place { node, service: *service, key: *key, leaving, since: 0 });
+        let (node, service, key) = (node, *service, *key);
+        entry.places.push(Place { node, service, key, leaving, since: 0, heir: None, inherited: false });
         if let Some(epoch) = entry.renew_roster(&mut self.epoch)
             && let Some(place) = entry.places.last_mut()
         {
@@ -432,8 +448,8 @@ impl Directory {
 
     fn unregister(&mut self, capability: &NameCapability) -> Result<(), Refusal> {
         let entry = self.names.get_mut(&capability.name).ok_or(Refusal::NoSuchName)?;
-        let place = entry.places.iter().position(|place| place.key == capability.key);
-        let place = place.ok_or(Refusal::Forbidden)?;
+        let is_it = |place: &Place| place.key == capability.key && !place.inherited;
+        let place = entry.places.iter().position(is_it).ok_or(Refusal::Forbidden)?;
         if entry.leave_at_once() {
             entry.places.remove(place);
         } else {
@@ -460,9 +476,27 @@ impl Directory {
         if if_epoch.is_some_and(|epoch| epoch != roster.epoch) {
             return Err(Refusal::RosterChanged);
         }
+        let Place { service, inherited, .. } = entry.places[place];
+        let has_inherited = |place: &Place| place.inherited && (place.node, place.service) == (node, service);
+        if !inherited && entry.places.iter().any(has_inherited) {
+            return Err(Refusal::RosterChanged);
+        }
         entry.places.remove(place);
         entry.renew_roster(&mut self.epoch);
         self.forget_empty();
+        Ok(())
+    }
+
+    fn set_heir(&mut self, node: NodeId, name: NameAlias, number: u64, heir: u64) -> Result<(), Refusal> {
+        let name = self.aliases.get(&name).ok_or(Refusal::NoSuchName)?;
+        let entry = self.names.get_mut(name).filter(|entry| entry.roster.is_some());
+        let entry = entry.ok_or(Refusal::NoSuchName)?;
+        let can = |place: &Place| place.since == heir && place.node != node && !place.inherited;
+        if !entry.places.iter().any(can) {
+            return Err(Refusal::RosterChanged);
+        }
+        let is_it = |place: &&mut Place| place.since == number && place.node == node;
+        entry.places.iter_mut().find(is_it).ok_or(Refusal::NoSuchName)?.heir = Some(heir);
         Ok(())
     }
 
@@ -489,11 +523,12 @@ impl Directory {
         }
         self.change_entries(|entry| {
             if entry.leave_at_once() {
-                entry.places.retain(|place| place.node != node);
+                return entry.remove_node(node);
             }
             for place in &mut entry.places {
                 place.leaving |= place.node == node;
             }
+            false
         });
     }
 
@@ -503,7 +538,10 @@ impl Directory {
         let key = parent.key;
         let valid = (parent.name == Name::root() && key == self.root)
             || self.reserved.get(&parent.name).is_some_and(|reservation| reservation.keys.contains(&key))
-            || self.names.get(&parent.name).is_some_and(|entry| entry.places.iter().any(|p| p.key == key));
+            || self
+                .names
+                .get(&parent.name)
+                .is_some_and(|entry| entry.places.iter().any(|place| place.key == key && !place.inherited));
         // A reservation claims all longer names. Only its holder, and those below it, may use them.
         let claimed = self.reserved.keys().any(|claim| name.is_below(claim) && claim.is_below(&parent.name));
         if valid && !claimed { Ok(()) } else { Err(Refusal::Forbidden) }
@@ -514,7 +552,7 @@ impl Directory {
         let members: usize = self.members.values().map(|member| 80 + member.endpoint.len()).sum();
         let names: usize = (self.names.iter())
             .map(|(name, entry)| {
-                let (places, shards) = (entry.places.len() * 64, entry.shards.len() * SHARD_BYTES);
+                let (places, shards) = (entry.places.len() * PLACE_BYTES, entry.shards.len() * SHARD_BYTES);
                 128 + 2 * name.as_str().len() + places + shards
             })
             .sum();
@@ -526,6 +564,8 @@ impl Directory {
     }
 }
 
+/// A place, as it is encoded.
+const PLACE_BYTES: usize = 76;
 /// A key, as it is encoded.
 const KEY_BYTES: usize = 19;
 /// Two nodes and two epochs at most, as they are encoded.
@@ -537,8 +577,28 @@ impl Entry {
         self.shards.is_empty() && self.roster.is_none()
     }
 
+    /// Removes the places of a node, or gives them to their heirs. Returns whether it had some.
+    fn remove_node(&mut self, node: NodeId) -> bool {
+        let before = self.places.clone();
+        self.places.retain_mut(|place| {
+            if place.node == node {
+                let heir = before.iter().find(|other| Some(other.since) == place.heir && other.node != node);
+                let Some(heir) = heir else { return false };
+                (place.node, place.service, place.leaving) = (heir.node, heir.service, heir.leaving);
+                (place.heir, place.inherited) = (None, true);
+            }
+            true
+        });
+        self.places != before
+    }
+
     /// Gives a roster the next epoch, and returns it.
     fn renew_roster(&mut self, last_epoch: &mut u64) -> Option<u64> {
+        let heirs: BTreeSet<u64> =
+            self.places.iter().filter(|place| !place.inherited).map(|place| place.since).collect();
+        for place in &mut self.places {
+            place.heir = place.heir.filter(|heir| heirs.contains(heir));
+        }
         let roster = self.roster.as_mut()?;
         *last_epoch = last_epoch.saturating_add(1);
         roster.epoch = *last_epoch;

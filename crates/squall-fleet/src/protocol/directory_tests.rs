@@ -538,3 +538,57 @@ fn a_roster_gives_fresh_numbers_and_its_members_leave_by_their_own_decision() {
     assert_eq!(numbers(&group).len(), 1);
     assert!(numbers(&group)[0] > first[2] && epoch(&group) > before);
 }
+
+#[test]
+fn a_removed_member_of_a_roster_stays_with_its_heir() {
+    let mut group = Group::new(4);
+    let join = |service: u64| Request::Register {
+        name: name("/r"),
+        service,
+        several: true,
+        stateless: false,
+        shards: 0,
+        roster: Some(7),
+        key: u128::from(service),
+        parent: root(),
+    };
+    let alias = name("/r").alias();
+    let set_heir = |number, heir| Request::SetHeir { name: alias, number, heir };
+    let vacate = |number| Request::Vacate { name: alias, number, if_epoch: None };
+    for node in [1, 2, 3] {
+        assert_eq!(group.ask(node, join(10 + node)), Ok(()));
+    }
+    assert_eq!(group.ask(1, join(21)), Ok(()), "two of one node");
+    let places = |group: &Group| group.entry("/r").places.clone();
+    let [a, b, c, d] = places(&group).iter().map(|place| place.since).collect::<Vec<_>>()[..] else {
+        panic!()
+    };
+    assert_eq!(group.ask(1, set_heir(a, d)), Err(Refusal::RosterChanged), "of the same node");
+    assert_eq!(group.ask(1, set_heir(a, 999)), Err(Refusal::RosterChanged), "no member");
+    assert_eq!(group.ask(2, set_heir(a, c)), Err(Refusal::NoSuchName), "of another node");
+    assert_eq!(group.ask(1, set_heir(a, c)), Ok(()));
+    assert_eq!(group.ask(1, set_heir(a, b)), Ok(()), "a later heir replaces an earlier one");
+    assert_eq!(group.ask(3, set_heir(c, a)), Ok(()));
+    group.directory.apply(&Change::Remove { node: NodeId(1) });
+    // The first member is at its heir. The other member of its node had none.
+    let seats = |group: &Group| -> Vec<_> {
+        places(group).iter().map(|place| (place.since, place.node.0, place.inherited)).collect()
+    };
+    assert_eq!(seats(&group), [(a, 2, true), (b, 2, false), (c, 3, false)]);
+    assert!(places(&group).iter().all(|place| place.heir.is_none()), "an inherited member is no heir");
+    assert_eq!(group.ask(3, set_heir(c, a)), Err(Refusal::RosterChanged));
+    // The right to end the dead member, and names below it, has ended.
+    let capability = NameCapability { name: name("/r"), key: 11 };
+    assert_eq!(group.ask(3, Request::Unregister { capability }), Err(Refusal::Forbidden));
+    // The heir leaves after it, and may have an heir for it.
+    assert_eq!(group.ask(2, vacate(b)), Err(Refusal::RosterChanged));
+    assert_eq!(group.ask(2, set_heir(a, c)), Ok(()));
+    assert_eq!(group.ask(2, set_heir(b, c)), Ok(()));
+    group.directory.apply(&Change::Remove { node: NodeId(2) });
+    assert_eq!(seats(&group), [(a, 3, true), (b, 3, true), (c, 3, false)]);
+    assert_eq!(group.ask(3, vacate(a)), Ok(()));
+    assert_eq!(group.ask(3, vacate(c)), Err(Refusal::RosterChanged));
+    assert_eq!(group.ask(3, vacate(b)), Ok(()));
+    assert_eq!(group.ask(3, vacate(c)), Ok(()));
+    assert_eq!(group.directory.names().count(), 0);
+}

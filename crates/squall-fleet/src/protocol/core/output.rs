@@ -28,6 +28,17 @@ pub(crate) struct Roster {
     pub(crate) leaving: bool,
     /// Numbers and nodes of the members, in the order of their joins.
     pub(crate) members: Vec<(u64, NodeId)>,
+    /// Members whose nodes were removed, each with the member that acts for it.
+    pub(crate) inherited: Vec<(u64, u64)>,
+    /// The heir of this member.
+    pub(crate) heir: Option<u64>,
+}
+
+impl Roster {
+    /// Returns whether this member acts under a number: its own, or an inherited one.
+    pub(crate) fn acts_as(&self, number: u64) -> bool {
+        number == self.me || self.inherited.contains(&(number, self.me))
+    }
 }
 
 /// Work for the driver, in this order.

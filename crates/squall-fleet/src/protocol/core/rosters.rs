@@ -35,10 +35,16 @@ impl Core {
     fn roster_of(&self, service: u64, name: NameAlias) -> Option<Roster> {
         let (_, entry) = self.group.directory.entry(name)?;
         let state = entry.roster?;
-        let is_mine = |place: &&Place| place.node == self.group.me && place.service == service;
-        let place = entry.places.iter().find(is_mine)?;
+        let place = entry.places.iter().find(|place| place.is_own(self.group.me, service))?;
         let members = entry.places.iter().map(|place| (place.since, place.node)).collect();
-        Some(Roster { epoch: state.epoch, me: place.since, leaving: place.leaving, members })
+        let inherited = entry.places.iter().filter(|place| place.inherited);
+        let with_heir = |place: &Place| {
+            let heir = entry.places.iter().find(|heir| heir.is_own(place.node, place.service))?;
+            Some((place.since, heir.since))
+        };
+        let Place { since: me, leaving, heir, .. } = *place;
+        let inherited = inherited.filter_map(with_heir).collect();
+        Some(Roster { epoch: state.epoch, me, leaving, members, inherited, heir })
     }
 
     /// Tells the members of this node the changes (R1).
@@ -83,7 +89,7 @@ impl Core {
         }
         let Some(member) = self.rosters.get(&service) else { return true };
         let (name, Some(roster)) = (member.name, &member.told) else { return true };
-        if roster.me == from
+        if roster.acts_as(from)
             && let Some(node) = roster.members.iter().find(|(number, _)| *number == to).map(|(_, node)| *node)
         {
             self.send(node, Body::Peer { name, from, to, bytes });
@@ -114,6 +120,14 @@ impl Core {
         }
     }
 
+    /// Lets another member act for one of this node, once the group removes this node.
+    pub(crate) fn set_heir(&mut self, now: Time, service: u64, number: u64, heir: u64) {
+        if let Some(member) = self.rosters.get(&service) {
+            self.requests.push_back((None, Request::SetHeir { name: member.name, number, heir }));
+            self.finish(now);
+        }
+    }
+
     /// Forgets a member that has left its roster, and registers it no more.
     pub(super) fn vacated(&mut self, name: NameAlias, number: u64) {
         let is_it = |member: &LocalMember| member.name == name && member.number == number;
@@ -139,7 +153,7 @@ impl Core {
     /// Returns until when a member may act for its roster.
     pub(crate) fn member_serves_until(&self, now: Time, service: u64, number: u64) -> Time {
         let told = self.rosters.get(&service).and_then(|member| member.told.as_ref());
-        let is_told = told.is_some_and(|told| told.me == number);
+        let is_told = told.is_some_and(|told| told.acts_as(number));
         if is_told { now + self.group.lease_left(now) } else { 0 }
     }
 
