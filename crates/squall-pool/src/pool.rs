@@ -12,7 +12,7 @@
 //! Cost: an operation takes the lock twice, and reads two clocks. A member has a thread.
 
 use crate::protocol::{Attributes, Completion, Counts, ELEMENT_BYTES_MAX, Element, MemberId, OpId, Time};
-use crate::state::{Deeds, Ended, Kind, Over, State};
+use crate::state::{Deeds, Ended, Kind, Op, Over, State};
 use crate::{PoolError, PoolErrorKind};
 use squall_fleet::__parts::{Taker, block_for, handover};
 use squall_fleet::{MemberNumber, Name, NameCapability, Node, Roster, RosterMember, Seat};
@@ -136,9 +136,9 @@ impl Inner {
             (idle.len, idle.factor) = (len, 1);
             idle.at = now + IDLE;
         }
-        let shard = state.shard().filter(|_| serves).and_then(|shard| shard.wake_at());
+        let due = state.host().filter(|_| serves).and_then(|host| host.wake_at());
         let retry = if !serves || state.waits() { now + RETRY } else { Time::MAX };
-        *wake_at = shard.unwrap_or(Time::MAX).min(retry);
+        *wake_at = due.unwrap_or(Time::MAX).min(retry);
         let wakes = (*wake_at).min(idle.at) < *timer_at || deeds.wakes;
         drop(locked);
         if wakes {
@@ -149,7 +149,10 @@ impl Inner {
                 // A shard makes no larger frames than a seat takes.
                 let _ = seat.send(from, to, frame);
             }
-            if let Some((number, if_epoch)) = deeds.vacate {
+            for (number, heir) in deeds.heirs {
+                seat.set_heir(number, heir);
+            }
+            for (number, if_epoch) in deeds.vacate {
                 seat.vacate(number, if_epoch);
             }
         }
@@ -168,6 +171,13 @@ impl Inner {
             if opens { state.begin(kind, element, Some(giver)) } else { OpId(0) }
         });
         Operation { pool: self.clone(), op, taker }
+    }
+
+    /// Ends an operation that no shard has, or a get that waits.
+    fn withdraw(&self, op: OpId) -> Option<Op> {
+        let mut locked = self.locked();
+        let now = self.now();
+        locked.state.withdraw(now, op)
     }
 
     /// Runs an operation on this thread.
@@ -213,11 +223,11 @@ impl Inner {
             drop(locked);
             pool.step(|state, now, serves| {
                 if serves {
-                    state.with_shard(|shard| {
+                    state.with_host(|host| {
                         if is_idle {
-                            shard.idle(now);
+                            host.idle(now);
                         }
-                        shard.tick(now);
+                        host.tick(now);
                     });
                 }
             });
@@ -235,7 +245,7 @@ struct Operation {
 impl Operation {
     /// Ends it if no shard has it.
     fn withdraw(&self) -> bool {
-        let withdrawn = self.pool.locked().state.withdraw(self.op);
+        let withdrawn = self.pool.withdraw(self.op);
         withdrawn.is_some()
     }
 }
@@ -254,7 +264,7 @@ impl Future for Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        let withdrawn = self.pool.locked().state.withdraw(self.op);
+        let withdrawn = self.pool.withdraw(self.op);
         drop(withdrawn);
     }
 }
@@ -279,7 +289,7 @@ impl RosterMember for Member {
     fn receive(&self, _seat: &Seat, from: MemberNumber, frame: &[u8]) {
         self.0.step(|state, now, serves| {
             if serves {
-                state.with_shard(|shard| shard.receive(now, MemberId(from.0), frame));
+                state.with_host(|host| host.receive(now, MemberId(from.0), frame));
             }
         });
     }
@@ -316,8 +326,8 @@ pub struct PoolLocation(pub u64);
 /// element, and none was on its way. Each element goes to one caller.
 ///
 /// Clones are handles of one member. Without a handle the member goes on, until its node leaves the group. A
-/// member whose node dies loses its elements. A node that was taken for dead and lives adds its elements to
-/// the pool again.
+/// member whose node dies loses its elements, unless it [has an heir](DistributedPool::has_heir). A node that
+/// was taken for dead and lives adds its elements to the pool again, unless its heir has them.
 ///
 /// # Cost
 /// An add and a get with an element at hand take two locks, and send no message.
@@ -503,6 +513,12 @@ impl DistributedPool {
         serves && self.0.locked().state.is_ready()
     }
 
+    /// Returns whether another member has a complete copy of this one, and would act for it: then the death
+    /// of this member loses no element. False without the attribute [`replicated`](Attributes::replicated).
+    pub fn has_heir(&self) -> bool {
+        self.0.locked().state.host().is_some_and(|host| host.has_heir())
+    }
+
     /// Leaves the pool: gives all elements to other members, and then the member's place up. Elements that
     /// futures of gets hold are waited for. If it is called again, it waits for the same end.
     ///
@@ -539,7 +555,7 @@ impl DistributedPool {
     pub fn set_locality(&self, from: PoolLocation, to: PoolLocation, distance: u32) {
         self.0.step(|state, now, serves| {
             if serves {
-                state.with_shard(|shard| shard.set_locality(now, MemberId(from.0), MemberId(to.0), distance));
+                state.with_host(|host| host.set_locality(now, MemberId(from.0), MemberId(to.0), distance));
             }
         });
     }

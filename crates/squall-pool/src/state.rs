@@ -5,13 +5,14 @@
 //! - S2. An operation is in `ops` from its begin to its result. If it is in `waiting` too, no shard has it.
 //!   If its shard was removed, the end of an add is unknown.
 //! - S3. A member that was removed keeps the elements of its store, and adds them to the pool again. All
-//!   other elements that it counted are those of other members, or lost on their way to it.
+//!   other elements that it counted are those of other members, or lost on their way to it. If it may have an
+//!   heir, the heir has them all.
 //! - S4. A member begins to leave once all elements that it gave to callers are taken, or back in the pool.
 
 use crate::PoolErrorKind;
 use crate::pool::Outcome;
 use crate::protocol::{
-    Attributes, Command, Completion, Counts, Element, MemberId, OpId, Output, Shard, Time, View,
+    Attributes, Command, Completion, Counts, Element, Host, MemberId, OpId, Output, Shard, Time, View,
 };
 use squall_fleet::__parts::Giver;
 use squall_fleet::{MemberNumber, Roster};
@@ -57,7 +58,9 @@ pub(crate) struct Deeds {
     /// From a member of this node, to another one.
     pub(crate) frames: Vec<(MemberNumber, MemberNumber, Vec<u8>)>,
     pub(crate) results: Vec<(Giver<Outcome>, Ended)>,
-    pub(crate) vacate: Option<(MemberNumber, Option<u64>)>,
+    pub(crate) vacate: Vec<(MemberNumber, Option<u64>)>,
+    /// Members of this node, and their heirs.
+    pub(crate) heirs: Vec<(MemberNumber, MemberNumber)>,
     pub(crate) wakes: bool,
 }
 
@@ -67,7 +70,7 @@ pub(crate) struct State {
     untaken: Arc<AtomicU64>,
     /// The newest roster, perhaps not installed yet.
     roster: Option<Roster>,
-    shard: Option<(MemberNumber, Shard)>,
+    host: Option<(MemberNumber, Host)>,
     ops: BTreeMap<OpId, Op>,
     waiting: VecDeque<OpId>,
     last_op: u64,
@@ -84,7 +87,7 @@ impl State {
             attributes,
             untaken,
             roster: None,
-            shard: None,
+            host: None,
             ops: BTreeMap::new(),
             waiting: VecDeque::new(),
             last_op: 0,
@@ -103,13 +106,17 @@ impl State {
     }
 
     pub(crate) fn shard(&self) -> Option<&Shard> {
-        self.shard.as_ref().map(|(_, shard)| shard)
+        self.host().map(Host::own)
+    }
+
+    pub(crate) fn host(&self) -> Option<&Host> {
+        self.host.as_ref().map(|(_, host)| host)
     }
 
     /// Returns the number under which this member acts.
     pub(crate) fn me(&self) -> Option<MemberNumber> {
         let of_roster = || self.roster.as_ref().map(|roster| roster.me);
-        self.shard.as_ref().map(|(me, _)| *me).or_else(of_roster)
+        self.host.as_ref().map(|(me, _)| *me).or_else(of_roster)
     }
 
     /// Returns whether this member takes operations.
@@ -127,7 +134,7 @@ impl State {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        self.shard().map_or(self.counts, |shard| shard.counts().plus(self.counts))
+        self.host().map_or(self.counts, |host| host.counts().plus(self.counts))
     }
 
     /// Begins an operation. [`advance`](State::advance) gives it to the shard.
@@ -146,11 +153,11 @@ impl State {
     }
 
     /// Ends an operation that no shard has, or a get that waits. Returns whether it was one.
-    pub(crate) fn withdraw(&mut self, op: OpId) -> Option<Op> {
+    pub(crate) fn withdraw(&mut self, now: Time, op: OpId) -> Option<Op> {
         let place = self.waiting.iter().position(|waiting| *waiting == op);
         let withdrawn = match place {
             Some(place) => self.waiting.remove(place).is_some(),
-            None => self.shard.as_mut().is_some_and(|(_, shard)| shard.cancel(op)),
+            None => self.host.as_mut().is_some_and(|(_, host)| host.cancel(now, op)),
         };
         if withdrawn { self.ops.remove(&op) } else { None }
     }
@@ -166,7 +173,7 @@ impl State {
     pub(crate) fn note_roster(&mut self, roster: &Roster, deeds: &mut Deeds) {
         if self.over.is_some() {
             // It had given all its elements away when the group took the node for dead.
-            deeds.vacate = Some((roster.me, None));
+            deeds.vacate.push((roster.me, None));
             return;
         }
         if roster.leaving {
@@ -186,14 +193,16 @@ impl State {
     pub(crate) fn advance(&mut self, now: Time, deeds: &mut Deeds) {
         if let Some(roster) = &self.roster {
             let (me, attributes) = (roster.me, &self.attributes);
-            let fresh = || (me, Shard::new(MemberId(me.0), 0, attributes.clone()));
-            let (_, shard) = self.shard.get_or_insert_with(fresh);
-            if shard.epoch() < roster.epoch {
-                let members = roster.members.iter().map(|(number, _)| MemberId(number.0)).collect();
-                shard.install(now, &View { epoch: roster.epoch, members });
+            let fresh = || (me, Host::new(MemberId(me.0), 0, attributes.clone()));
+            let (_, host) = self.host.get_or_insert_with(fresh);
+            if host.own().epoch() < roster.epoch {
+                let (view, backups) = view_of(roster);
+                host.install(now, &view, &backups);
             }
+            host.note_heir(roster.heir.map(|heir| MemberId(heir.0)));
         }
-        while let Some((_, shard)) = &mut self.shard
+        while let Some((_, host)) = &self.host
+            && let shard = host.own()
             && (shard.is_ready() || (self.leaves && shard.is_over()))
             && let Some(op) = self.waiting.pop_front()
         {
@@ -217,29 +226,31 @@ impl State {
                 Kind::Get { size_max } => Command::GetElement { size_max },
                 Kind::Size => Command::Size,
             };
-            self.with_shard(|shard| shard.command(now, op, command));
+            self.with_host(|host| host.command(now, op, command));
         }
     }
 
-    /// Runs an event of the shard.
-    pub(crate) fn with_shard(&mut self, event: impl FnOnce(&mut Shard)) {
-        if let Some((_, shard)) = &mut self.shard {
-            event(shard);
+    /// Runs an event of the member.
+    pub(crate) fn with_host(&mut self, event: impl FnOnce(&mut Host)) {
+        if let Some((_, host)) = &mut self.host {
+            event(host);
         }
     }
 
     /// Collects what the shard has asked for.
     pub(crate) fn collect(&mut self, deeds: &mut Deeds) {
-        while let Some((me, outputs)) = self.shard.as_mut().map(|(me, shard)| (*me, shard.take_outputs())) {
+        while let Some(outputs) = self.host.as_mut().map(|(_, host)| host.take_outputs()) {
             if outputs.is_empty() {
                 return;
             }
-            for output in outputs {
+            for (member, output) in outputs {
+                let me = MemberNumber(member.0);
                 match output {
                     Output::Send { to, frame } => deeds.frames.push((me, MemberNumber(to.0), frame)),
                     Output::Completed { op, result } => self.complete(op, result, deeds),
                     Output::Ready => deeds.wakes = true,
-                    Output::Leave { if_epoch } => deeds.vacate = Some((me, if_epoch)),
+                    Output::Leave { if_epoch } => deeds.vacate.push((me, if_epoch)),
+                    Output::Heir(heir) => deeds.heirs.push((me, MemberNumber(heir.0))),
                     Output::Removed => {}
                 }
             }
@@ -289,7 +300,7 @@ impl State {
 
     /// Notes that the group took the node for dead (S3).
     pub(crate) fn removed(&mut self, now: Time, deeds: &mut Deeds) {
-        let elements = self.shard.as_mut().map(|(_, shard)| shard.salvage()).unwrap_or_default();
+        let elements = self.host.as_mut().map(|(_, host)| host.salvage()).unwrap_or_default();
         self.end_shard(now, deeds);
         if matches!(self.over, Some(Over::LastLeft { .. })) {
             // The group has not heard of its wish, or another member has joined.
@@ -314,12 +325,12 @@ impl State {
 
     fn end_shard(&mut self, now: Time, deeds: &mut Deeds) {
         let epoch = self.roster.take().map_or(0, |roster| roster.epoch);
-        if let Some((_, shard)) = &mut self.shard {
-            shard.install(now, &View { epoch: epoch.max(shard.epoch()) + 1, members: Vec::new() });
+        if let Some((_, host)) = &mut self.host {
+            host.install(now, &View::new(epoch.max(host.own().epoch()) + 1, Vec::new()), &[]);
         }
         self.collect(deeds);
-        if let Some((_, shard)) = self.shard.take() {
-            self.counts = self.counts.plus(shard.counts());
+        if let Some((_, host)) = self.host.take() {
+            self.counts = self.counts.plus(host.counts());
         }
     }
 
@@ -327,7 +338,7 @@ impl State {
     pub(crate) fn close(&mut self, deeds: &mut Deeds) {
         self.over.get_or_insert(Over::Closed);
         self.waiting.clear();
-        self.shard = None;
+        self.host = None;
         let ops: Vec<OpId> = self.ops.keys().copied().collect();
         for op in ops {
             let begun = self.ops.get(&op).is_some_and(|it| it.kind == Kind::Add && it.element.is_none());
@@ -336,4 +347,15 @@ impl State {
         }
         deeds.wakes = true;
     }
+}
+
+/// Returns the view of a roster, and the members at other nodes that may have copies.
+fn view_of(roster: &Roster) -> (View, Vec<MemberId>) {
+    let id = |number: &MemberNumber| MemberId(number.0);
+    let mut view = View::new(roster.epoch, roster.members.iter().map(|(number, _)| id(number)).collect());
+    view.inherited = roster.inherited.iter().map(|(dead, heir)| (id(dead), id(heir))).collect();
+    let mine = roster.members.iter().find(|(number, _)| *number == roster.me).map(|(_, node)| *node);
+    let is_inherited = |number| roster.inherited.iter().any(|(dead, _)| *dead == number);
+    let others = roster.members.iter().filter(|(number, node)| Some(*node) != mine && !is_inherited(*number));
+    (view, others.map(|(number, _)| id(number)).collect())
 }

@@ -35,6 +35,9 @@ pub struct Attributes {
     /// The most bytes of the elements of one transfer, unless one element is larger. At most
     /// [`ELEMENT_BYTES_MAX`](super::ELEMENT_BYTES_MAX). Default: 256 KiB.
     pub transfer_bytes: usize,
+    /// Whether each member has a copy at another one, so that the death of one member loses no element.
+    /// Default: no.
+    pub replicated: bool,
     /// The time after which an unanswered frame is sent again. It doubles up to 16 times for a silent peer.
     /// Default: 100 ms.
     pub resend: Time,
@@ -53,6 +56,7 @@ impl Attributes {
             push_margin: 2048,
             broadcast_acts: 1,
             transfer_bytes: 256 << 10,
+            replicated: false,
             resend: 100_000,
         }
     }

@@ -12,9 +12,10 @@ use super::guard::Guard;
 use super::message::Message;
 use super::shard::{Phase, Shard};
 use super::{Completion, Element, MemberId, OpId, Strategy};
+use serde::{Deserialize, Serialize};
 
 /// The sender's side of a transfer.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Offer {
     to: MemberId,
     /// Sent by a leaver.
@@ -25,7 +26,7 @@ pub(super) struct Offer {
 }
 
 /// The receiver's side of a transfer.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Held {
     pub(super) elements: Vec<Element>,
     /// Waits for the mark until then.
@@ -47,7 +48,11 @@ impl Shard {
         if self.pull == Some(from) {
             self.pull = None;
         }
-        let place = |member| self.view.members.iter().position(|other| *other == member);
+        // Inherited members only give.
+        let place = |member| {
+            let own = self.view.heir_of(member).is_none() || Guard::InheritedGive.is_removed();
+            (own, self.view.members.iter().position(|other| *other == member))
+        };
         let takes = match self.phase {
             Phase::Joining | Phase::Ready => true,
             // Of two leavers, the later one takes the elements.
@@ -243,7 +248,9 @@ impl Shard {
         }
         let moving = !self.offers.is_empty() || !self.held.is_empty() || self.giving > 0;
         let awaits = !self.asks.is_empty() || self.pull.is_some() || !self.marking.is_empty();
-        if self.store.is_empty() && Guard::Drained.or(!moving && !awaits) {
+        // The last member that takes the elements of those that it has inherited.
+        let heir = self.view.inherited.iter().any(|(_, heir)| *heir == self.me);
+        if self.store.is_empty() && !heir && Guard::Drained.or(!moving && !awaits) {
             self.request_leave();
         }
     }

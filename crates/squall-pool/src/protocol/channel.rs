@@ -18,6 +18,7 @@
 use super::guard::Guard;
 use super::message::{Frame, Message};
 use super::{MemberId, Time};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// The most frames that are sent and unanswered.
@@ -29,7 +30,7 @@ pub(super) const WINDOW_BYTES: usize = 1 << 20;
 /// The longest interval of repetitions, in first intervals.
 pub(super) const BACKOFF: Time = 16;
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Channel {
     /// Messages that are not answered for.
     queue: VecDeque<Message>,
@@ -144,7 +145,6 @@ impl Channel {
     }
 
     /// Returns whether the peer has taken all messages.
-    #[cfg(test)]
     pub(super) fn is_quiet(&self) -> bool {
         self.queue.is_empty()
     }

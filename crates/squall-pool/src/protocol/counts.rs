@@ -29,7 +29,7 @@ impl Pool {
         let id = MemberId(self.shards.len() as u64);
         self.shards.push(Shard::new(id, 0, attributes.clone()));
         let members = (0..=id.0).map(MemberId).collect();
-        let view = View { epoch: id.0 + 1, members };
+        let view = View::new(id.0 + 1, members);
         (0..self.shards.len()).for_each(|node| self.shards[node].install(0, &view));
         self.rest();
     }
@@ -200,6 +200,7 @@ fn uniform(strategy: Strategy) -> Counts {
         demand_transfers: after.demand_transfers - before.demand_transfers,
         background_transfers: after.background_transfers - before.background_transfers,
         operations: after.operations - before.operations,
+        copy_frames: after.copy_frames - before.copy_frames,
     }
 }
 

@@ -25,7 +25,7 @@ impl Pool {
         for id in &ids {
             pool.shards.push(Shard::new(*id, 0, Attributes::new(strategy)));
         }
-        let view = View { epoch: 1, members: ids };
+        let view = View::new(1, ids);
         pool.shards.iter_mut().for_each(|shard| shard.install(0, &view));
         pool.run(0);
         pool
@@ -133,7 +133,7 @@ struct Alone {
 impl Alone {
     fn new(me: u64, strategy: Strategy) -> Alone {
         let mut shard = Shard::new(MemberId(me), 0, Attributes::new(strategy));
-        shard.install(0, &View { epoch: 1, members: [0, 1, 2].map(MemberId).into() });
+        shard.install(0, &View::new(1, [0, 1, 2].map(MemberId).into()));
         let mut alone = Alone { shard, numbers: [0; 4] };
         if me != 0 {
             alone.take(0, Message::Welcome);
@@ -160,7 +160,7 @@ impl Alone {
 #[test]
 fn a_removed_shard_sends_nothing_more() {
     let mut alone = Alone::new(1, Strategy::BulkTransfer);
-    alone.shard.install(0, &View { epoch: 2, members: [0, 2].map(MemberId).into() });
+    alone.shard.install(0, &View::new(2, [0, 2].map(MemberId).into()));
     assert!(alone.shard.take_outputs().contains(&Output::Removed));
     alone.shard.set_locality(0, MemberId(0), MemberId(2), 7);
     alone.shard.set_locality(0, MemberId(1), MemberId(2), 7);

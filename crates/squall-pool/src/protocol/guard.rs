@@ -43,5 +43,13 @@ squall_sys::__safeguards! {
         AllMarked,
         /// A master that leaves answers no more.
         SilentLeaver,
+        /// Frames and results wait for the copy of the inputs before.
+        CopyFirst,
+        /// A member has an heir once the copy has all that was sent.
+        HeirLast,
+        /// With copies, a member leaves only if no view has come meanwhile.
+        LeaveByEpoch,
+        /// An inherited member takes no elements of leavers.
+        InheritedGive,
     }
 }

@@ -12,9 +12,10 @@ use super::message::Message;
 use super::search::Search;
 use super::shard::{Phase, Shard};
 use super::{Completion, MemberId, Time, View};
+use serde::{Deserialize, Serialize};
 
 /// The mark of this shard at the master, as far as the shard knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Mark {
     Set,
     /// The master may clear it with its answer (I3).
@@ -25,7 +26,7 @@ pub(super) enum Mark {
 }
 
 /// A question `Find` that is under way.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Finding {
     id: u64,
     sure: bool,

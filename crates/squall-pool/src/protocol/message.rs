@@ -3,11 +3,11 @@
 //! The bytes come from the network. Decoding never panics, and reserves no more room than the frame has
 //! bytes.
 
-use super::{Element, MemberId};
+use super::{Command, Element, MemberId, OpId, Time, View};
 use serde::{Deserialize, Serialize};
 
 /// The version of the format. Shards drop frames of other versions.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The state of a shard at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +106,42 @@ pub(super) enum Message {
     Mark,
     Marked,
     Unmark,
+    /// A part of the copy of a shard, at a time of its clock.
+    CopyPart {
+        at: Time,
+        bytes: Vec<u8>,
+        last: bool,
+    },
+    /// Inputs of the shard that is copied, with times of its clock.
+    CopyInputs {
+        inputs: Vec<(Time, Input)>,
+    },
+}
+
+/// An input of a shard: its methods of these names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Input {
+    Command { op: OpId, command: Command },
+    Cancel { op: OpId },
+    Receive { from: MemberId, bytes: Vec<u8> },
+    Install { view: View },
+    Locality { from: MemberId, to: MemberId, distance: u32 },
+    Idle,
+    Tick,
+}
+
+impl Input {
+    /// About as many bytes as the input has in a frame.
+    pub(super) fn bytes(&self) -> usize {
+        let variable = match self {
+            Input::Command { command: Command::AddElement(bytes), .. } | Input::Receive { bytes, .. } => {
+                bytes.len()
+            }
+            Input::Install { view } => 10 * view.members.len() + 20 * view.inherited.len(),
+            _ => 0,
+        };
+        64 + variable
+    }
 }
 
 impl Message {
@@ -134,6 +170,8 @@ impl Message {
             }
             Message::Estimates { sizes } => sizes.len() * 20,
             Message::Find { tried, .. } => tried.len() * 10,
+            Message::CopyPart { bytes, .. } => bytes.len(),
+            Message::CopyInputs { inputs } => inputs.iter().map(|(_, input)| input.bytes()).sum(),
             _ => 0,
         };
         64 + variable
@@ -170,6 +208,8 @@ pub(super) struct Frame {
     pub(super) object: u64,
     pub(super) to: MemberId,
     pub(super) epoch: u64,
+    /// For the copy of a shard: the shard, and the epoch in which the copy began.
+    pub(super) copy: Option<(MemberId, u64)>,
     pub(super) number: u64,
     /// All frames up to this number have arrived.
     pub(super) seen: u64,
@@ -178,7 +218,7 @@ pub(super) struct Frame {
 
 impl Frame {
     pub(super) fn new(object: u64, to: MemberId, epoch: u64, seen: u64) -> Frame {
-        Frame { version: VERSION, object, to, epoch, number: 0, seen, message: None }
+        Frame { version: VERSION, object, to, epoch, copy: None, number: 0, seen, message: None }
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {

@@ -36,9 +36,11 @@
 //! that of the asker. An asker that counts no element keeps back its adds until the answer. A master that
 //! leaves stops answering these questions once it has asked to leave.
 //!
-//! Not promised: to keep the elements of a dead member, and those on their way to it on demand. Nor does
-//! each operation end while two members of the view are cut off from each other. A get passes over a late
-//! member. The following wait until both are connected, or a view has one of them alone:
+//! With the attribute `replicated`, another member acts for a dead one, which then leaves like others: see
+//! [`Host`]. Otherwise the elements of a dead member are lost, and those on their way to it on demand.
+//!
+//! Not promised: that each operation ends while two members of the view are cut off from each other. A get
+//! passes over a late member. The following wait until both are connected, or a view has one of them alone:
 //!
 //! - Empty results, at each member of the pair. With the seventh strategy, or while elements are on their
 //!   way between both, at all members.
@@ -79,7 +81,7 @@
 //! }
 //!
 //! let mut shards = [0, 1].map(|id| Shard::new(MemberId(id), 0, Attributes::default()));
-//! let view = View { epoch: 1, members: vec![MemberId(0), MemberId(1)] };
+//! let view = View::new(1, vec![MemberId(0), MemberId(1)]);
 //! shards.iter_mut().for_each(|shard| shard.install(0, &view));
 //! rest(&mut shards);
 //!
@@ -96,6 +98,7 @@ mod counts;
 #[cfg(test)]
 mod faults;
 mod guard;
+mod host;
 mod marks;
 mod message;
 mod search;
@@ -106,6 +109,7 @@ mod sim;
 mod twins;
 
 pub use attributes::{Attributes, Strategy};
+pub use host::Host;
 pub use message::is_acknowledgement;
 pub use shard::Shard;
 
@@ -128,20 +132,34 @@ pub const DISTANCE: u32 = 10_000;
 pub struct MemberId(pub u64);
 
 /// The number that a program gives to an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OpId(pub u64);
 
 /// The members of a pool, as the group has agreed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
     /// Grows with each change. The first view has 1.
     pub epoch: u64,
     /// The members, in the order of their joins. The first one is the master.
     pub members: Vec<MemberId>,
+    /// Members that died, each with the member that has its copy and acts for it.
+    pub inherited: Vec<(MemberId, MemberId)>,
+}
+
+impl View {
+    /// Returns a view in which each member acts for itself.
+    #[must_use]
+    pub fn new(epoch: u64, members: Vec<MemberId>) -> View {
+        View { epoch, members, inherited: Vec::new() }
+    }
+
+    fn heir_of(&self, member: MemberId) -> Option<MemberId> {
+        self.inherited.iter().find(|(dead, _)| *dead == member).map(|(_, heir)| *heir)
+    }
 }
 
 /// An operation of the program.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Adds an element.
     AddElement(Element),
@@ -214,6 +232,8 @@ pub enum Output {
     },
     /// The member is out of the view.
     Removed,
+    /// Another member has the copy of this one, and may act for it once this one dies.
+    Heir(MemberId),
 }
 
 /// Numbers of events since a shard began.
@@ -231,6 +251,8 @@ pub struct Counts {
     pub background_transfers: u64,
     /// Operations that began.
     pub operations: u64,
+    /// Frames for copies, also their acknowledgements.
+    pub copy_frames: u64,
 }
 
 impl Counts {
@@ -244,6 +266,7 @@ impl Counts {
             demand_transfers: self.demand_transfers + other.demand_transfers,
             background_transfers: self.background_transfers + other.background_transfers,
             operations: self.operations + other.operations,
+            copy_frames: self.copy_frames + other.copy_frames,
         }
     }
 }

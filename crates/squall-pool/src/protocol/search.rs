@@ -15,6 +15,7 @@ use super::marks::Mark;
 use super::message::{Census, Message};
 use super::shard::{Phase, Shard};
 use super::{Completion, ELEMENT_BYTES_MAX, Element, MemberId, OpId, Strategy, Time};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The first and the longest pause between two searches.
@@ -27,7 +28,7 @@ pub(super) const DEADLINE: Time = 2;
 const PATIENCE_MAX: Time = 16;
 
 /// A get that waits.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Wait {
     pub(super) op: OpId,
     size_max: usize,
@@ -36,7 +37,7 @@ pub(super) struct Wait {
 }
 
 /// A `Size` that waits for answers.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SizeCount {
     pub(super) op: OpId,
     pub(super) open: BTreeSet<MemberId>,
@@ -44,7 +45,7 @@ pub(super) struct SizeCount {
 }
 
 /// The search of a dry shard, in one view. At `deadline` it goes on without the member that was asked.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Search {
     /// Strategies 1 to 6, the first wave: asks one member after the other.
     First {

@@ -10,9 +10,10 @@ use super::{
     Attributes, Command, Completion, Counts, DISTANCE, ELEMENT_BYTES_MAX, Element, MemberId, OpId, Output,
     Strategy, Time, View,
 };
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Phase {
     /// Outside of the view, or not known to the master.
     Joining,
@@ -37,16 +38,18 @@ pub(super) enum Phase {
 /// use squall::fleet::pool::protocol::{Attributes, Command, Completion, MemberId, OpId, Output, Shard, View};
 ///
 /// let mut shard = Shard::new(MemberId(1), 0, Attributes::default());
-/// shard.install(0, &View { epoch: 1, members: vec![MemberId(1)] });
+/// shard.install(0, &View::new(1, vec![MemberId(1)]));
 /// shard.command(0, OpId(1), Command::AddElement(b"seven".to_vec()));
 /// shard.command(0, OpId(2), Command::GetElement { size_max: 100 });
 /// let got = Output::Completed { op: OpId(2), result: Completion::Got(b"seven".to_vec()) };
 /// assert!(shard.take_outputs().contains(&got));
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Shard {
     pub(super) me: MemberId,
     object: u64,
+    /// Not in a copy: equal at all members.
+    #[serde(skip)]
     pub(super) attributes: Attributes,
     pub(super) view: View,
     pub(super) phase: Phase,
@@ -56,7 +59,9 @@ pub struct Shard {
     pub(super) shutdown: Option<OpId>,
     /// The view of this member alone in which it asked for its removal.
     end_asked: u64,
+    #[serde(skip)]
     outputs: Vec<Output>,
+    #[serde(skip)]
     counts: Counts,
     next_id: u64,
 
@@ -314,6 +319,8 @@ impl Shard {
             Message::Mark => self.set_mark_of(from),
             Message::Marked => self.marked(),
             Message::Unmark => _ = self.marks.remove(&from),
+            // For the host of the shard.
+            Message::CopyPart { .. } | Message::CopyInputs { .. } => {}
         }
     }
 
@@ -333,6 +340,10 @@ impl Shard {
         self.search = None;
         self.retry_at = None;
         self.refused.clear();
+        if self.phase == Phase::Leaving && self.attributes.replicated {
+            // The view has changed before the group could remove it.
+            self.phase = Phase::Draining;
+        }
         let members = &self.view.members;
         let gone: Vec<_> = before.members.iter().filter(|member| !members.contains(member)).collect();
         gone.into_iter().for_each(|gone| self.forget(*gone));
@@ -432,7 +443,9 @@ impl Shard {
 
     pub(super) fn request_leave(&mut self) {
         self.phase = Phase::Leaving;
-        self.outputs.push(Output::Leave { if_epoch: None });
+        // With copies, it may become the heir of another member meanwhile, and stay.
+        let only_now = self.attributes.replicated && !Guard::LeaveByEpoch.is_removed();
+        self.outputs.push(Output::Leave { if_epoch: only_now.then_some(self.view.epoch) });
     }
 
     /// Asks the group to remove this member if it is still the only one.

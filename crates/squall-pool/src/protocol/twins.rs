@@ -28,10 +28,12 @@ const TWINS: &[(Guard, u64)] = &[
     (Guard::SureToUnmark, 48),
     (Guard::AllMarked, 13),
     (Guard::SilentLeaver, 20),
+    (Guard::CopyFirst, sim::COPIES),
+    (Guard::LeaveByEpoch, sim::COPIES + 109),
 ];
 
-/// Safeguards without such a seed yet: another safeguard covers the fault, or the fault is rare.
-const UNSEEN: &[Guard] = &[];
+/// Safeguards without such a seed yet. Tests in `host.rs` miss them.
+const UNSEEN: &[Guard] = &[Guard::HeirLast, Guard::InheritedGive];
 
 /// Returns the message of a panic.
 pub(super) fn text(panic: &Box<dyn Any + Send>) -> String {
@@ -54,7 +56,8 @@ fn survey_of_twins() {
     std::panic::set_hook(Box::new(|_| {}));
     let twins = TWINS.iter().map(|(guard, _)| guard);
     for guard in twins.chain(UNSEEN) {
-        let found = (0..count).find_map(|seed| Some((seed, violation(Some(*guard), seed)?)));
+        let seeds = (0..count).chain(sim::COPIES..sim::COPIES + count);
+        let found = seeds.into_iter().find_map(|seed| Some((seed, violation(Some(*guard), seed)?)));
         match found {
             Some((seed, text)) => {
                 println!("    (Guard::{guard:?}, {seed}), // {}", text.chars().take(100).collect::<String>());

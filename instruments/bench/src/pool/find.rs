@@ -60,7 +60,7 @@ impl Quiet {
     fn join(&mut self) {
         let id = self.shards.len() as u64;
         self.shards.push(Shard::new(MemberId(id), 0, self.attributes.clone()));
-        let view = View { epoch: id + 1, members: (0..=id).map(MemberId).collect() };
+        let view = View::new(id + 1, (0..=id).map(MemberId).collect());
         let now = self.now;
         self.shards.iter_mut().for_each(|shard| shard.install(now, &view));
         self.rest();

@@ -99,7 +99,7 @@ const PER_TIME: u64 = 1000;
 
 fn shards(count: usize, attributes: &Attributes) -> Vec<Shard> {
     let members: Vec<MemberId> = (0..count as u64).map(MemberId).collect();
-    let view = View { epoch: 1, members: members.clone() };
+    let view = View::new(1, members.clone());
     let make = |id: &MemberId| {
         let mut shard = Shard::new(*id, 0, attributes.clone());
         shard.install(0, &view);

@@ -28,7 +28,7 @@ pub(crate) struct Roster {
     pub(crate) leaving: bool,
     /// Numbers and nodes of the members, in the order of their joins.
     pub(crate) members: Vec<(u64, NodeId)>,
-    /// Members whose nodes were removed, each with the member that acts for it.
+    /// Members of removed nodes, each with the member that acts for it.
     pub(crate) inherited: Vec<(u64, u64)>,
     /// The heir of this member.
     pub(crate) heir: Option<u64>,

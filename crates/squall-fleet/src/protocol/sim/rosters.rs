@@ -3,8 +3,8 @@
 //! Each member has an heir, and vacates the seats that it inherits.
 //!
 //! Checked: equal epochs have equal members. A member is told growing epochs. A member that is missing in a
-//! roster, or inherited, and has not vacated its seat, serves no more. A frame arrives at the member that it is
-//! for. At the end the roster has the living nodes, each for itself.
+//! roster, or inherited, and has not vacated its seat, serves no more. A frame arrives at the member that it
+//! is for. At the end the roster has the living nodes, each for itself.
 
 use super::World;
 use crate::protocol::core::{News, Roster};
