@@ -12,8 +12,8 @@
 //! still there, or was at a dead member or on its way to it. All operations of living members end.
 //!
 //! In schedules with copies, one member dies at a time, and none leaves until its heir acts for it: the next
-//! one dies once all have an heir again. Then each added element is given out, or still there. The result of a get that dies with its caller counts
-//! as given out.
+//! one dies once all have an heir again. Then each added element is given out, or still there. The result of
+//! a get that dies with its caller counts as given out.
 
 use super::shard::Phase;
 use super::{
