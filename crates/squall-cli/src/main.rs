@@ -74,6 +74,9 @@ enum Command {
     /// Run a member process of `squall fleet demo` or of the stress `fleets`.
     #[command(name = squall_stress::fleets::COMMAND, hide = true)]
     FleetMember,
+    /// Run a member process of the stress `pools`.
+    #[command(name = squall_stress::pools::COMMAND, hide = true)]
+    PoolMember,
     /// Show the detected machine and the mode of each primitive.
     Info(info::InfoArgs),
     /// Watch and control the objects of a running program.
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Some(Command::StressCalls(args)) => stress::run_child(&args),
         Some(Command::Fleet(args)) => fleet::run(&args),
         Some(Command::FleetMember) => stress::run_member(),
+        Some(Command::PoolMember) => stress::run_pool_member(),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Browse(args)) => browse::run(&args),

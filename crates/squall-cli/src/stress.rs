@@ -45,6 +45,11 @@ pub(crate) fn run_member() -> Result<(), Failure> {
     squall_stress::fleets::member().map_err(Failure::new)
 }
 
+/// Runs a member process of the stress `pools`.
+pub(crate) fn run_pool_member() -> Result<(), Failure> {
+    squall_stress::pools::member().map_err(Failure::new)
+}
+
 pub(crate) fn run(args: &StressArgs) -> Result<(), Failure> {
     if args.list {
         return list();

@@ -20,6 +20,7 @@ mod locks;
 mod maps;
 mod objects;
 mod percpu;
+pub mod pools;
 mod rcu;
 mod rng;
 mod run;
@@ -52,6 +53,7 @@ pub const STRESSES: &[Stress] = &[
     fleets::STRESS,
     #[cfg(feature = "net")]
     fleets::hosts::STRESS,
+    pools::STRESS,
     ship::STRESS,
 ];
 

@@ -350,10 +350,11 @@ fn stress_list_names_the_stresses_one_on_a_line() {
         "bags",
         "calls",
         "fleets",
+        "pools",
         "ship",
     ];
     if cfg!(feature = "hosts") {
-        expected.insert(expected.len() - 1, "hosts");
+        expected.insert(expected.len() - 2, "hosts");
     }
     assert_eq!(names, expected);
 }

@@ -529,6 +529,41 @@ stress! { fleets {
     unknown: "lose-in-move"
 } }
 
+stress! { pools {
+    threads: "5",
+    done: [
+        "rounds",
+        "joined",
+        "left",
+        "pools left",
+        "killed",
+        "stopped",
+        "removed and back",
+        "elements taken",
+        "elements lost by deaths",
+        "losses counted exactly",
+        "found empty, compared",
+        "adds refused",
+    ],
+    never: [],
+    modes: {
+        it_passes: [], [];
+        it_passes_with_one_thread: ["--threads", "1"], [];
+    }
+    breaks: {
+        an_element_that_goes_to_two_callers_is_caught: "add-twice", 20, "went to two callers";
+        an_element_that_a_leaver_loses_is_caught: "lose-in-leave", 20, "deaths explain none of them";
+        an_element_that_a_stopped_member_loses_is_caught: "lose-in-stop", 20, " elements, but 0 were lost with member";
+        an_element_that_is_lost_beside_a_dead_member_is_caught: "lose-beside-death", 20, "were lost with member";
+        a_pool_that_is_empty_in_error_is_caught: "false-empty", 20, "a get found";
+        a_refused_add_that_took_effect_is_caught: "take-refused", 20, "was refused, and a get has it";
+        a_get_that_is_given_up_with_an_element_is_caught: "keep-given-up", 20, "are gone";
+        a_process_that_remains_is_caught: "leak-process", 3, "remain after the run";
+        a_descriptor_that_remains_is_caught: "leak-descriptor", 3, "remain after the run";
+    }
+    unknown: "lose-in-leave"
+} }
+
 /// The part of the stress `calls` that only root can run, since its children become other users.
 mod calls_of_other_users {
     use super::*;

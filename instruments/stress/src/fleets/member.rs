@@ -329,7 +329,7 @@ fn tell_if_asked(growth: &Growth) {
 }
 
 /// Lets the process end with its parent.
-fn end_with_parent() -> io::Result<()> {
+pub(crate) fn end_with_parent() -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // A parent that died before the signal was set has written the part perhaps, and closed the pipe.
     let input = io::stdin();

@@ -43,8 +43,10 @@ use breaks::Break;
 
 pub use books::Balance;
 pub use group::{Group, Grown, Settled};
+pub(crate) use member::end_with_parent;
 pub use member::member;
 pub use process::COMMAND;
+pub(crate) use spans::Spans;
 
 pub(super) const STRESS: Stress = Stress {
     name: "fleets",
@@ -249,7 +251,7 @@ fn disturb_once(group: &mut Group, counts: &mut Counts, rng: &mut Rng) -> Result
 
 /// Traces of a run in this process and on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Footprint {
+pub(crate) struct Footprint {
     descriptors: usize,
     mappings: usize,
     /// Threads of nodes and transports.
@@ -278,7 +280,7 @@ fn footprint(prefix: &str) -> Footprint {
 }
 
 /// Looks until the footprint is clean, and returns the last one. Dropped objects end meanwhile.
-fn settle(prefix: &str, is_clean: impl Fn(&Footprint) -> bool, looks: u32) -> Footprint {
+pub(crate) fn settle(prefix: &str, is_clean: impl Fn(&Footprint) -> bool, looks: u32) -> Footprint {
     let mut now = footprint(prefix);
     for _ in 0..looks {
         if is_clean(&now) {
@@ -292,7 +294,7 @@ fn settle(prefix: &str, is_clean: impl Fn(&Footprint) -> bool, looks: u32) -> Fo
 }
 
 /// Waits until no trace of the run is left.
-fn await_clean(prefix: &str, before: Footprint) -> Result<(), String> {
+pub(crate) fn await_clean(prefix: &str, before: Footprint) -> Result<(), String> {
     let is_clean = |now: &Footprint| {
         now.descriptors <= before.descriptors
             && now.mappings <= before.mappings

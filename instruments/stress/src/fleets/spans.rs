@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 /// A set of numbers, as spans from a first to a last number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spans(BTreeMap<u64, u64>);
+pub(crate) struct Spans(BTreeMap<u64, u64>);
 
 impl Spans {
     /// Adds a number. Returns false if the set had it.
-    pub(super) fn add(&mut self, number: u64) -> bool {
+    pub(crate) fn add(&mut self, number: u64) -> bool {
         if self.has(number) {
             return false;
         }
@@ -23,7 +23,7 @@ impl Spans {
         true
     }
 
-    pub(super) fn has(&self, number: u64) -> bool {
+    pub(crate) fn has(&self, number: u64) -> bool {
         self.0.range(..=number).next_back().is_some_and(|(_, last)| *last >= number)
     }
 

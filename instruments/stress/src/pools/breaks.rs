@@ -1,0 +1,24 @@
+//! The planned breaks of the stress `pools`.
+
+use crate::skeleton::breaks::breaks;
+
+breaks! {
+    /// A member adds an element a second time.
+    AddTwice = "add-twice",
+    /// A member that leaves a pool loses an element.
+    LoseInLeave = "lose-in-leave",
+    /// A member that was taken for dead loses an element when it is back.
+    LoseInStop = "lose-in-stop",
+    /// A living member loses an element while another one dies.
+    LoseBesideDeath = "lose-beside-death",
+    /// A get with an element in the pool says that the pool is empty.
+    FalseEmpty = "false-empty",
+    /// An add that took effect is told as refused.
+    TakeRefused = "take-refused",
+    /// A get that was given up takes an element with it.
+    KeepGivenUp = "keep-given-up",
+    /// A process remains.
+    LeakProcess = "leak-process",
+    /// A descriptor remains.
+    LeakDescriptor = "leak-descriptor",
+}

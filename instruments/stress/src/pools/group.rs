@@ -1,0 +1,373 @@
+//! A group of member processes, and its rounds.
+
+use std::collections::BTreeMap;
+use std::mem::forget;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use squall::fleet::GroupKey;
+
+use super::books::{Books, Exact, Sums, Verdict};
+use super::breaks::Break;
+use super::news::{Order, Part};
+use super::process::{Answer, Process};
+use super::rules::{BETWEEN_LOOKS, MEMBERS_MAX, MEMBERS_MIN, POOLS, now};
+use crate::run::Rng;
+
+/// The longest stop of a member, in milliseconds. Its membership ends after about 1.3 s.
+const STOP_MS_MAX: u64 = 2_500;
+/// The longest work of a round before its disturbance, in milliseconds.
+const WORK_MS_MAX: u64 = 200;
+/// The longest wait until the stores of resting members have all elements.
+const REST_MAX: Duration = Duration::from_secs(2);
+
+/// The disturbance of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Disturbance {
+    /// Members join, and leave with their nodes.
+    Change,
+    /// Members leave pools, and join them again.
+    Renew,
+    /// A working member dies.
+    Kill,
+    /// A member dies while all rest.
+    KillAtRest,
+    /// A working member is stopped for a while.
+    Stop,
+    /// A member is stopped while all rest.
+    StopAtRest,
+    /// A member is stopped, and dies.
+    StopAndKill,
+}
+
+/// Numbers of events.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) rounds: u64,
+    pub(super) joined: u64,
+    pub(super) left: u64,
+    pub(super) renewed: u64,
+    pub(super) killed: u64,
+    pub(super) stopped: u64,
+}
+
+impl Counts {
+    pub(super) fn plus(self, other: &Counts) -> Counts {
+        Counts {
+            rounds: self.rounds + other.rounds,
+            joined: self.joined + other.joined,
+            left: self.left + other.left,
+            renewed: self.renewed + other.renewed,
+            killed: self.killed + other.killed,
+            stopped: self.stopped + other.stopped,
+        }
+    }
+}
+
+/// A group of member processes. The calling thread must outlive it, since members die with the thread that
+/// started them.
+pub(super) struct Group {
+    key: GroupKey,
+    /// Begins the names of the transports.
+    prefix: String,
+    root: Option<String>,
+    workers: u64,
+    broken: Option<Break>,
+    books: Arc<Books>,
+    members: BTreeMap<u32, Process>,
+    last: u32,
+    rng: Rng,
+    pub(super) counts: Counts,
+}
+
+impl Group {
+    /// Starts a group with as many members.
+    pub(super) fn start(
+        prefix: String,
+        members: usize,
+        workers: u64,
+        rng: Rng,
+        broken: Option<Break>,
+    ) -> Result<Group, String> {
+        let mut group = Group {
+            key: GroupKey::random(),
+            prefix,
+            root: None,
+            workers,
+            broken,
+            books: Arc::default(),
+            members: BTreeMap::new(),
+            last: 0,
+            rng,
+            counts: Counts::default(),
+        };
+        while group.members.len() < members {
+            group.join()?;
+        }
+        group.counts = Counts::default();
+        Ok(group)
+    }
+
+    fn join(&mut self) -> Result<(), String> {
+        self.last += 1;
+        let endpoint = |number: u32| format!("{}-{number}", self.prefix);
+        let part = Part {
+            key: self.key,
+            root: self.root.clone(),
+            endpoint: endpoint(self.last),
+            number: self.last,
+            workers: self.workers,
+            seed: self.rng.next(),
+            broken: self.broken,
+            seeds: self.members.keys().map(|number| format!("host/{}", endpoint(*number))).collect(),
+        };
+        let process = Process::start(&part, &self.books);
+        let process = process.map_err(|error| format!("a member cannot start: {error}"))?;
+        let root = process.await_ready();
+        self.books.check()?;
+        if let Some(root) = root? {
+            self.root = Some(root);
+        }
+        self.members.insert(self.last, process);
+        self.counts.joined += 1;
+        Ok(())
+    }
+
+    /// Draws a member.
+    fn draw(&mut self) -> u32 {
+        let at = self.rng.below(self.members.len() as u64) as usize;
+        self.members.keys().nth(at).copied().unwrap_or(self.last)
+    }
+
+    fn take(&mut self, number: u32) -> Result<Process, String> {
+        self.members.remove(&number).ok_or_else(|| format!("there is no member {number}"))
+    }
+
+    fn order(&mut self, number: u32, order: Order) -> Result<(), String> {
+        self.members.get_mut(&number).map_or(Ok(()), |member| member.order(order))
+    }
+
+    fn order_all(&mut self, order: Order) -> Result<(), String> {
+        self.members.values_mut().try_for_each(|member| member.order(order))
+    }
+
+    /// Orders all members, and waits for all answers.
+    fn ask_all(&mut self, order: Order, answer: Answer) -> Result<(), String> {
+        self.order_all(order)?;
+        let answered = self.members.values().try_for_each(|member| member.await_answer(answer));
+        self.books.check().and(answered)
+    }
+
+    fn pause_for(&mut self, ms_max: u64) {
+        thread::sleep(Duration::from_millis(self.rng.below(ms_max)));
+    }
+
+    /// Runs a round: the members work, are disturbed, and rest. Then one empties the pools.
+    pub(super) fn round(&mut self, disturbance: Disturbance) -> Result<(), String> {
+        while self.members.len() < MEMBERS_MIN {
+            self.join()?;
+        }
+        self.order_all(Order::Work)?;
+        self.pause_for(WORK_MS_MAX);
+        let most = self.members.len() as u64;
+        match disturbance {
+            Disturbance::Change => self.change()?,
+            Disturbance::Renew => self.renew()?,
+            Disturbance::Kill => {
+                let number = self.draw();
+                self.kill(number)?;
+            }
+            Disturbance::Stop => {
+                let number = self.draw();
+                self.stop(number, 0)?;
+            }
+            Disturbance::StopAndKill => {
+                let number = self.draw();
+                self.signal(number, Signal::STOP)?;
+                self.pause_for(STOP_MS_MAX);
+                self.counts.stopped += 1;
+                self.kill(number)?;
+            }
+            Disturbance::KillAtRest | Disturbance::StopAtRest => {}
+        }
+        self.pause_for(WORK_MS_MAX);
+        self.ask_all(Order::Rest, Answer::Rested)?;
+        let exact = match disturbance {
+            Disturbance::KillAtRest | Disturbance::StopAtRest => Some(self.disturb_at_rest(disturbance)?),
+            _ => None,
+        };
+        self.close(most.max(self.members.len() as u64), exact.as_ref())?;
+        self.counts.rounds += 1;
+        Ok(())
+    }
+
+    /// Lets members join, or leave, or both.
+    fn change(&mut self) -> Result<(), String> {
+        let joins = if self.members.len() == MEMBERS_MIN { 2 } else { 1 };
+        for _ in 0..joins {
+            if self.members.len() < MEMBERS_MAX {
+                self.join()?;
+                self.order(self.last, Order::Work)?;
+            }
+        }
+        for _ in 0..=self.rng.below(2) {
+            if self.members.len() > MEMBERS_MIN {
+                let number = self.draw();
+                self.leave(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, number: u32) -> Result<(), String> {
+        let mut process = self.take(number)?;
+        let left = process.order(Order::Leave).and_then(|()| process.await_left());
+        self.books.check().and(left)?;
+        self.books.note_left(number);
+        self.counts.left += 1;
+        Ok(())
+    }
+
+    /// Lets some members leave pools at the same time.
+    fn renew(&mut self) -> Result<(), String> {
+        let mut renewing: Vec<u32> = Vec::new();
+        for number in self.members.keys().copied().collect::<Vec<_>>() {
+            if self.rng.one_in(2) {
+                let pool = self.rng.below(POOLS as u64) as usize;
+                self.order(number, Order::Renew(pool))?;
+                renewing.push(number);
+            }
+        }
+        for number in renewing {
+            self.await_renewed(number)?;
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self, number: u32) -> Result<(), String> {
+        let process = self.take(number)?;
+        let before = now();
+        process.kill()?;
+        self.books.note_death(number, before, now());
+        self.counts.killed += 1;
+        self.books.check()
+    }
+
+    fn signal(&self, number: u32, signal: Signal) -> Result<(), String> {
+        self.members.get(&number).map_or(Ok(()), |member| member.signal(signal))
+    }
+
+    /// Stops a member for at least `ms_min` milliseconds.
+    fn stop(&mut self, number: u32, ms_min: u64) -> Result<(), String> {
+        self.signal(number, Signal::STOP)?;
+        thread::sleep(Duration::from_millis(ms_min));
+        self.pause_for(STOP_MS_MAX - ms_min);
+        self.counts.stopped += 1;
+        self.signal(number, Signal::CONT)
+    }
+
+    /// Kills or stops a resting member. Returns the elements that go with it.
+    fn disturb_at_rest(&mut self, disturbance: Disturbance) -> Result<Exact, String> {
+        let process = self.draw();
+        let mut exact = self.measure(process)?;
+        if self.broken == Some(Break::LoseBesideDeath)
+            && let Some(other) = self.members.keys().copied().find(|number| *number != process)
+        {
+            self.order(other, Order::Lose)?;
+        }
+        if disturbance == Disturbance::KillAtRest {
+            self.kill(process)?;
+        } else {
+            exact.lost = exact.lost.map(|lost| lost.map(|_| 0));
+            self.stop(process, STOP_MS_MAX / 2)?;
+        }
+        Ok(exact)
+    }
+
+    /// Waits until the stores of the resting members have all elements. Returns those of one member.
+    fn measure(&mut self, process: u32) -> Result<Exact, String> {
+        let began = Instant::now();
+        loop {
+            let (since, expected) = (now(), self.books.expected());
+            self.order_all(Order::Hold)?;
+            let (mut sums, mut own) = ([0; POOLS], [0; POOLS]);
+            for (number, member) in &self.members {
+                let held = member.await_held()?;
+                sums.iter_mut().zip(held).for_each(|(sum, held)| *sum += held);
+                if *number == process {
+                    own = held;
+                }
+            }
+            self.books.check()?;
+            let is_whole = |pool: usize| expected[pool] == Some(sums[pool]);
+            let all = (0..POOLS).all(|pool| expected[pool].is_none() || is_whole(pool));
+            if all || began.elapsed() > REST_MAX {
+                let lost = std::array::from_fn(|pool| Some(own[pool]).filter(|_| is_whole(pool)));
+                return Ok(Exact { process, since, lost });
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+
+    /// Empties the pools, and judges the round.
+    fn close(&mut self, most: u64, exact: Option<&Exact>) -> Result<(), String> {
+        loop {
+            self.settle()?;
+            let (removals, drained) = (self.books.removals(), now());
+            let number = self.draw();
+            self.order(number, Order::Drain)?;
+            let answer = self.members.get(&number).map(|member| member.await_answer(Answer::Drained));
+            self.books.check().and(answer.unwrap_or(Ok(())))?;
+            // A removal meanwhile is told before this returns.
+            self.settle()?;
+            if self.books.removals() != removals {
+                continue;
+            }
+            match self.books.judge(most, exact, drained)? {
+                Verdict::Balanced => return Ok(()),
+                Verdict::Held(pool) => self.await_given_back(pool)?,
+            }
+        }
+    }
+
+    /// Waits until the gets that were given up have given their elements back: a leaver waits for them.
+    fn await_given_back(&mut self, pool: usize) -> Result<(), String> {
+        for number in self.members.keys().copied().collect::<Vec<_>>() {
+            self.order(number, Order::Renew(pool))?;
+            self.await_renewed(number)?;
+        }
+        self.books.note_given_back(pool);
+        Ok(())
+    }
+
+    fn await_renewed(&mut self, number: u32) -> Result<(), String> {
+        let renewed = self.members.get(&number).map(|member| member.await_answer(Answer::Renewed));
+        self.books.check().and(renewed.unwrap_or(Ok(())))?;
+        self.counts.renewed += 1;
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), String> {
+        self.ask_all(Order::Settle(self.members.len()), Answer::Settled)
+    }
+
+    /// Ends all members. Returns the sums of the books.
+    pub(super) fn end(mut self) -> Result<(Sums, Counts), String> {
+        let counts = self.counts;
+        while self.members.len() > 1 {
+            let number = self.draw();
+            self.leave(number)?;
+        }
+        let number = self.draw();
+        let process = self.take(number)?;
+        if self.broken == Some(Break::LeakProcess) {
+            forget(process);
+        } else {
+            process.end()?;
+        }
+        self.books.check()?;
+        Ok((self.books.sums(), counts))
+    }
+}

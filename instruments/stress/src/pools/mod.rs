@@ -1,0 +1,163 @@
+//! Stress of distributed pools: member processes join, leave, are killed and are stopped, while they add and
+//! get.
+//!
+//! Promised (`squall-pool`): each element goes to one caller. A get finds a pool empty only if it was, at one
+//! moment of the call. A member that leaves loses no element. A member that dies loses its own elements, and
+//! those on their way to it on demand. A node that was taken for dead adds those of its store again. A get
+//! that is given up takes no element. Each operation ends once the group has healed.
+//!
+//! - I1. Random choices come from the run's seed. The scheduler's choices do not, such as the add that a
+//!   death interrupts.
+//! - I2. Members are processes. Each has a member of seven pools, one for each strategy. It tells its adds
+//!   and gets before and after, so the news of a killed member outlives it (`member/I1`).
+//! - I3. A run is a sequence of rounds with one disturbance each. At the end of a round, all members rest and
+//!   know each other. One empties the pools, and the books must explain each missing element (`books`).
+//! - I4. One member dies or is stopped at a time, so a majority of the voters lives.
+//! - I5. At the end no child, no descriptor, no shared memory, no thread and no socket of the run remains.
+//! - I6. Large runs have several groups at once, one for each four threads. Most of the time of a group
+//!   passes in waits: for leases, and for starts of processes.
+//! - I7. Each planned break must end the run with a violation (`breaks`).
+
+mod books;
+mod breaks;
+mod group;
+mod member;
+mod news;
+mod process;
+mod rules;
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use crate::fleets::{await_clean, settle};
+use crate::run::{Report, Rng, Run, Stress, Violation, exclusive, threads_beyond_processors};
+use crate::skeleton::breaks::{Breaks, asked};
+use books::Sums;
+use breaks::Break;
+use group::{Counts, Disturbance, Group};
+use rules::MEMBERS_MIN;
+
+pub use member::member;
+pub use process::COMMAND;
+
+pub(super) const STRESS: Stress = Stress {
+    name: "pools",
+    about: "pools of a fleet lose and double no element, while members join, leave, are stopped and killed",
+    run,
+    threads: threads_beyond_processors,
+};
+
+/// Threads for each further group.
+const THREADS: usize = 4;
+
+/// The disturbances of rounds. Each comes once in as many rounds.
+const DISTURBANCES: [Disturbance; 7] = [
+    Disturbance::Change,
+    Disturbance::Renew,
+    Disturbance::Kill,
+    Disturbance::KillAtRest,
+    Disturbance::Stop,
+    Disturbance::StopAtRest,
+    Disturbance::StopAndKill,
+];
+
+fn run(run: &Run) -> Result<Report, Violation> {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let _exclusive = exclusive();
+    let broken = asked(Break::ALL)?;
+    // Relaxed: the number alone counts.
+    let number = RUNS.fetch_add(1, Ordering::Relaxed);
+    let prefix = format!("stress-pools-{}-{number}", std::process::id());
+    // Makes everything that a first group makes once.
+    let warm = Group::start(format!("{prefix}-first"), 1, 1, Rng::new(run.seed, 0), None);
+    warm.and_then(Group::end).map_err(Violation)?;
+    let before = settle(&prefix, |_| false, 20);
+    let groups = (run.threads / THREADS).max(1) as u64;
+    let failed = AtomicBool::new(false);
+    let ends: Vec<Result<(Sums, Counts), String>> = thread::scope(|threads| {
+        let running: Vec<_> = (0..groups)
+            .map(|group| {
+                let (prefix, failed) = (format!("{prefix}-{group}"), &failed);
+                threads.spawn(move || run_group(run, prefix, group, groups, broken, failed))
+            })
+            .collect();
+        let panicked = |_| Err("the thread of a group panicked".to_owned());
+        running.into_iter().map(|group| group.join().unwrap_or_else(panicked)).collect()
+    });
+    let (mut counts, mut sums) = (Counts::default(), Sums::default());
+    for end in ends {
+        let (books, done) = end.map_err(Violation)?;
+        sums = sums.plus(&books);
+        counts = counts.plus(&done);
+    }
+    if broken == Some(Break::LeakDescriptor) {
+        std::mem::forget(fs::File::open("/proc/self/maps"));
+    }
+    await_clean(&prefix, before).map_err(Violation)?;
+    Ok(Report(vec![
+        ("groups", groups),
+        ("rounds", counts.rounds),
+        ("joined", counts.joined),
+        ("left", counts.left),
+        ("pools left", counts.renewed),
+        ("killed", counts.killed),
+        ("stopped", counts.stopped),
+        ("removed and back", sums.removals),
+        ("elements added", sums.added),
+        ("elements taken", sums.got),
+        ("elements lost by deaths", sums.lost),
+        ("losses counted exactly", sums.exact),
+        ("found empty", sums.empty),
+        ("found empty, compared", sums.compared),
+        ("adds refused", sums.refused),
+        ("adds unsure", sums.unsure),
+    ]))
+}
+
+/// Runs the group with this number of `groups`. Sets `failed` at a violation, and ends early if another group
+/// has set it.
+fn run_group(
+    run: &Run,
+    prefix: String,
+    number: u64,
+    groups: u64,
+    broken: Option<Break>,
+    failed: &AtomicBool,
+) -> Result<(Sums, Counts), String> {
+    let workers = (run.threads as u64 / groups).div_ceil(2);
+    let (members, mut rng) = (MEMBERS_MIN, run.rng(number + 1));
+    let started = Group::start(prefix, members, workers, Rng::new(run.seed, !number), broken);
+    let ended = started.and_then(|mut group| {
+        let mut next: Vec<Disturbance> = Vec::new();
+        // Relaxed: the flag publishes no other data.
+        while !run.is_over() && !failed.load(Ordering::Relaxed) {
+            if next.is_empty() {
+                next.extend(DISTURBANCES);
+            }
+            let disturbance = next.swap_remove(rng.below(next.len() as u64) as usize);
+            group.round(disturbance)?;
+        }
+        group.end()
+    });
+    failed.fetch_or(ended.is_err(), Ordering::Relaxed);
+    ended
+}
+
+#[cfg(test)]
+mod tests {
+    /// Not a test: the body of a member process of the tests.
+    #[test]
+    fn child() {
+        if std::env::var_os(super::process::VARIABLE).is_none() {
+            return;
+        }
+        // The parent skips everything before this line.
+        println!("@@@");
+        if let Err(why) = super::member() {
+            eprintln!("{why}");
+            std::process::exit(2);
+        }
+        std::process::exit(0);
+    }
+}
