@@ -54,6 +54,8 @@ pub const STRESSES: &[Stress] = &[
     #[cfg(feature = "net")]
     fleets::hosts::STRESS,
     pools::STRESS,
+    #[cfg(feature = "net")]
+    pools::ON_HOSTS_STRESS,
     ship::STRESS,
 ];
 

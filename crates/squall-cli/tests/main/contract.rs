@@ -355,6 +355,7 @@ fn stress_list_names_the_stresses_one_on_a_line() {
     ];
     if cfg!(feature = "hosts") {
         expected.insert(expected.len() - 2, "hosts");
+        expected.insert(expected.len() - 1, "pool-hosts");
     }
     assert_eq!(names, expected);
 }

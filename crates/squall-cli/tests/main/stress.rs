@@ -662,6 +662,54 @@ mod hosts {
     }
 }
 
+/// Pools between network namespaces, which only root can make.
+#[cfg(feature = "hosts")]
+mod pool_hosts {
+    use super::*;
+
+    const STRESS: StressTest = StressTest {
+        name: "pool-hosts",
+        threads: "4",
+        done: &[
+            "rounds",
+            "hosts cut",
+            "killed",
+            "removed and back",
+            "elements taken",
+            "losses counted exactly",
+            "found empty, compared",
+        ],
+        never: &[],
+    };
+
+    /// Whether this process can make network namespaces.
+    fn is_root() -> bool {
+        !STRESS.run_for_a_moment().contains("skipped")
+    }
+
+    #[test]
+    fn it_passes() {
+        if is_root() {
+            STRESS.passes(&[], &[]);
+        }
+    }
+
+    #[test]
+    fn planned_breaks_are_caught() {
+        if !is_root() {
+            return;
+        }
+        for (how, clue) in [
+            ("add-twice", "went to two callers"),
+            ("lose-in-stop", " elements, but 0 were lost with member"),
+            ("lose-beside-death", "were lost with member"),
+            ("leak-process", "remain after the run"),
+        ] {
+            STRESS.fails(how, 20, clue);
+        }
+    }
+}
+
 /// A single caller is rarely blocked, so this test only checks that the run passes.
 #[test]
 fn swap_passes_with_one_calling_thread() {

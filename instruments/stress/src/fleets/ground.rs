@@ -10,7 +10,7 @@ use super::hosts::network::Network;
 
 /// The places of the members of a group.
 #[derive(Clone, Debug)]
-pub(super) enum Ground {
+pub(crate) enum Ground {
     /// Processes of this machine. The names of all transports begin with this prefix.
     Machine(String),
     /// Processes in network namespaces, joined by TCP.
@@ -20,7 +20,7 @@ pub(super) enum Ground {
 
 impl Ground {
     /// Returns the endpoint of a member.
-    pub(super) fn endpoint(&self, number: u32) -> String {
+    pub(crate) fn endpoint(&self, number: u32) -> String {
         match self {
             Ground::Machine(prefix) => format!("host/{prefix}-{number}"),
             #[cfg(feature = "net")]
@@ -29,7 +29,7 @@ impl Ground {
     }
 
     /// Returns the words before the command of a member.
-    pub(super) fn entry(&self, number: u32) -> Vec<String> {
+    pub(crate) fn entry(&self, number: u32) -> Vec<String> {
         let _ = number;
         match self {
             Ground::Machine(_) => Vec::new(),

@@ -42,6 +42,7 @@ use crate::skeleton::breaks::{Breaks, asked};
 use breaks::Break;
 
 pub use books::Balance;
+pub(crate) use ground::Ground;
 pub use group::{Group, Grown, Settled};
 pub(crate) use member::end_with_parent;
 pub use member::member;

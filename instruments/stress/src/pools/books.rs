@@ -13,7 +13,6 @@
 //! A member that is removed tells the time (`member/I2`). All times are those of one clock.
 
 use std::collections::HashMap;
-use std::mem::take;
 use std::sync::Mutex;
 
 use super::news::News;
@@ -62,6 +61,8 @@ struct Death {
 /// The events of a round.
 #[derive(Debug, Default)]
 struct Round {
+    /// The time at which the round began.
+    began: Time,
     /// The times of the gets that found a pool empty.
     empty: [Vec<(Time, Time)>; POOLS],
     /// Times in which elements of a pool may be outside of it.
@@ -226,6 +227,8 @@ impl Books {
                 match entry.end {
                     End::Added(_) => here += 1,
                     End::Refused => {}
+                    // One of an earlier round was not found since.
+                    End::Unsure if entry.began.is_some_and(|began| began < ledger.round.began) => {}
                     End::Open | End::Unsure => return None,
                 }
             }
@@ -392,7 +395,7 @@ impl Ledger {
 
     /// Compares the number of missing elements with that of an exact round (I4). Returns whether it could.
     fn compare_exact(&self, pool: usize, missing: u64, members: u64, exact: &Exact) -> Result<bool, String> {
-        let others = |removal: &Removal| removal.to >= exact.since && removal.process != exact.process;
+        let others = |removal: &Removal| removal.to < exact.since || removal.process != exact.process;
         let Some(lost) = exact.lost[pool].filter(|_| !self.round.removals.iter().any(others)) else {
             return Ok(false);
         };
@@ -471,7 +474,7 @@ impl Ledger {
                 stays
             });
         }
-        take(&mut self.round);
+        self.round = Round { began: drained, ..Round::default() };
     }
 }
 
@@ -568,15 +571,16 @@ mod tests {
 
     #[test]
     fn adds_without_an_end_may_be_missing() {
-        let books = Books::default();
+        let (books, open) = (Books::default(), (1 << 32) | 8);
         books.note(1, &News::Add { pool: HERE, number: 7, at: 100 });
         books.note(1, &News::Unsure { pool: HERE, number: 7 });
-        books.note(1, &News::Add { pool: HERE, number: 8, at: 100 });
+        books.note(1, &News::Add { pool: HERE, number: open, at: 100 });
         books.note_death(1, 120, 130);
         assert_eq!(books.expected()[HERE], None);
         assert_eq!(judge(&books, None), Ok(Verdict::Balanced));
+        assert_eq!(books.expected()[HERE], Some(0));
         // They may be found later, once.
-        for number in [7, 8] {
+        for number in [7, open] {
             get(&books, 0, 1100);
             got(&books, 0, number);
         }
@@ -597,11 +601,12 @@ mod tests {
             exact.lost[HERE] = Some(lost);
             assert_eq!(judge(&books, Some(&exact)).is_ok(), is_right, "{lost}");
         }
-        // The removal of another member makes it inexact; that of the stopped one does not.
-        for (process, is_right) in [(2, true), (3, false)] {
+        // The removal of another member makes it inexact, and an earlier one. That of the stopped one does
+        // not.
+        for (process, from, is_right) in [(2, 450, true), (3, 200, true), (3, 450, false)] {
             let books = Books::default();
             add(&books, 7, 100, 110);
-            books.note(process, &News::Removed { from: 450, to: 550 });
+            books.note(process, &News::Removed { from, to: from + 100 });
             assert_eq!(judge(&books, Some(&exact(0))).is_ok(), is_right, "{process}");
         }
     }

@@ -14,10 +14,16 @@ use super::breaks::Break;
 use super::news::{Order, Part};
 use super::process::{Answer, Process};
 use super::rules::{BETWEEN_LOOKS, MEMBERS_MAX, MEMBERS_MIN, POOLS, now};
+use crate::fleets::Ground;
+#[cfg(feature = "net")]
+use crate::fleets::hosts::network::Network;
 use crate::run::Rng;
 
 /// The longest stop of a member, in milliseconds. Its membership ends after about 1.3 s.
 const STOP_MS_MAX: u64 = 2_500;
+/// The longest cut of a cable, in milliseconds. A silent connection ends after 3 s.
+#[cfg(feature = "net")]
+const CUT_MS_MAX: u64 = 4_000;
 /// The longest work of a round before its disturbance, in milliseconds.
 const WORK_MS_MAX: u64 = 200;
 /// The longest wait until the stores of resting members have all elements.
@@ -40,6 +46,12 @@ pub(super) enum Disturbance {
     StopAtRest,
     /// A member is stopped, and dies.
     StopAndKill,
+    /// The cable of a host is cut for a while.
+    #[cfg(feature = "net")]
+    Cut,
+    /// The cable of a host is cut while all rest.
+    #[cfg(feature = "net")]
+    CutAtRest,
 }
 
 /// Numbers of events.
@@ -51,6 +63,7 @@ pub(super) struct Counts {
     pub(super) renewed: u64,
     pub(super) killed: u64,
     pub(super) stopped: u64,
+    pub(super) cut: u64,
 }
 
 impl Counts {
@@ -62,6 +75,7 @@ impl Counts {
             renewed: self.renewed + other.renewed,
             killed: self.killed + other.killed,
             stopped: self.stopped + other.stopped,
+            cut: self.cut + other.cut,
         }
     }
 }
@@ -70,13 +84,14 @@ impl Counts {
 /// started them.
 pub(super) struct Group {
     key: GroupKey,
-    /// Begins the names of the transports.
-    prefix: String,
+    ground: Ground,
     root: Option<String>,
     workers: u64,
     broken: Option<Break>,
     books: Arc<Books>,
     members: BTreeMap<u32, Process>,
+    /// The place of each member on the ground.
+    places: BTreeMap<u32, u32>,
     last: u32,
     rng: Rng,
     pub(super) counts: Counts,
@@ -85,7 +100,7 @@ pub(super) struct Group {
 impl Group {
     /// Starts a group with as many members.
     pub(super) fn start(
-        prefix: String,
+        ground: Ground,
         members: usize,
         workers: u64,
         rng: Rng,
@@ -93,12 +108,13 @@ impl Group {
     ) -> Result<Group, String> {
         let mut group = Group {
             key: GroupKey::random(),
-            prefix,
+            ground,
             root: None,
             workers,
             broken,
             books: Arc::default(),
             members: BTreeMap::new(),
+            places: BTreeMap::new(),
             last: 0,
             rng,
             counts: Counts::default(),
@@ -112,18 +128,18 @@ impl Group {
 
     fn join(&mut self) -> Result<(), String> {
         self.last += 1;
-        let endpoint = |number: u32| format!("{}-{number}", self.prefix);
+        let place = self.free_place();
         let part = Part {
             key: self.key,
             root: self.root.clone(),
-            endpoint: endpoint(self.last),
+            endpoint: self.ground.endpoint(place),
             number: self.last,
             workers: self.workers,
             seed: self.rng.next(),
             broken: self.broken,
-            seeds: self.members.keys().map(|number| format!("host/{}", endpoint(*number))).collect(),
+            seeds: self.places.values().map(|place| self.ground.endpoint(*place)).collect(),
         };
-        let process = Process::start(&part, &self.books);
+        let process = Process::start(&self.ground.entry(place), &part, &self.books);
         let process = process.map_err(|error| format!("a member cannot start: {error}"))?;
         let root = process.await_ready();
         self.books.check()?;
@@ -131,8 +147,24 @@ impl Group {
             self.root = Some(root);
         }
         self.members.insert(self.last, process);
+        self.places.insert(self.last, place);
         self.counts.joined += 1;
         Ok(())
+    }
+
+    /// Returns a place for the next member, on the host with the fewest members.
+    fn free_place(&self) -> u32 {
+        match &self.ground {
+            Ground::Machine(_) => self.last,
+            #[cfg(feature = "net")]
+            Ground::Hosts(network) => {
+                let on = |host: u32| self.places.values().filter(|it| Network::host_of(**it) == host).count();
+                let host = network.hosts().min_by_key(|host| on(*host)).unwrap_or(1);
+                let taken = |place: &u32| self.places.values().any(|other| other == place);
+                let place = Network::member(host, 0);
+                if taken(&place) { Network::member(host, 1) } else { place }
+            }
+        }
     }
 
     /// Draws a member.
@@ -142,6 +174,7 @@ impl Group {
     }
 
     fn take(&mut self, number: u32) -> Result<Process, String> {
+        self.places.remove(&number);
         self.members.remove(&number).ok_or_else(|| format!("there is no member {number}"))
     }
 
@@ -190,14 +223,16 @@ impl Group {
                 self.counts.stopped += 1;
                 self.kill(number)?;
             }
-            Disturbance::KillAtRest | Disturbance::StopAtRest => {}
+            #[cfg(feature = "net")]
+            Disturbance::Cut => {
+                let number = self.draw();
+                self.cut(number, 0)?;
+            }
+            _ => {}
         }
         self.pause_for(WORK_MS_MAX);
         self.ask_all(Order::Rest, Answer::Rested)?;
-        let exact = match disturbance {
-            Disturbance::KillAtRest | Disturbance::StopAtRest => Some(self.disturb_at_rest(disturbance)?),
-            _ => None,
-        };
+        let exact = self.disturb_at_rest(disturbance)?;
         self.close(most.max(self.members.len() as u64), exact.as_ref())?;
         self.counts.rounds += 1;
         Ok(())
@@ -268,8 +303,32 @@ impl Group {
         self.signal(number, Signal::CONT)
     }
 
-    /// Kills or stops a resting member. Returns the elements that go with it.
-    fn disturb_at_rest(&mut self, disturbance: Disturbance) -> Result<Exact, String> {
+    /// Cuts the cable of a member's host for at least `ms_min` milliseconds.
+    #[cfg(feature = "net")]
+    fn cut(&mut self, number: u32, ms_min: u64) -> Result<(), String> {
+        let place = self.places.get(&number).copied();
+        let (Ground::Hosts(network), Some(place)) = (self.ground.clone(), place) else { return Ok(()) };
+        network.set_cable(Network::host_of(place), false)?;
+        thread::sleep(Duration::from_millis(ms_min));
+        self.pause_for(CUT_MS_MAX - ms_min);
+        self.counts.cut += 1;
+        network.set_cable(Network::host_of(place), true)
+    }
+
+    /// Kills or stops a resting member, or cuts it off. Returns the elements that go with it.
+    fn disturb_at_rest(&mut self, disturbance: Disturbance) -> Result<Option<Exact>, String> {
+        let is_at_rest = match disturbance {
+            Disturbance::KillAtRest | Disturbance::StopAtRest => true,
+            #[cfg(feature = "net")]
+            Disturbance::CutAtRest => true,
+            _ => false,
+        };
+        if !is_at_rest {
+            return Ok(None);
+        }
+        // Elements of a round of their own, without adds that may have taken effect.
+        self.close(self.members.len() as u64, None)?;
+        self.ask_all(Order::Fill, Answer::Filled)?;
         let process = self.draw();
         let mut exact = self.measure(process)?;
         if self.broken == Some(Break::LoseBesideDeath)
@@ -279,11 +338,15 @@ impl Group {
         }
         if disturbance == Disturbance::KillAtRest {
             self.kill(process)?;
-        } else {
-            exact.lost = exact.lost.map(|lost| lost.map(|_| 0));
-            self.stop(process, STOP_MS_MAX / 2)?;
+            return Ok(Some(exact));
         }
-        Ok(exact)
+        exact.lost = exact.lost.map(|lost| lost.map(|_| 0));
+        match disturbance {
+            #[cfg(feature = "net")]
+            Disturbance::CutAtRest => self.cut(process, STOP_MS_MAX / 2)?,
+            _ => self.stop(process, STOP_MS_MAX / 2)?,
+        }
+        Ok(Some(exact))
     }
 
     /// Waits until the stores of the resting members have all elements. Returns those of one member.

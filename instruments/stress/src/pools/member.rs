@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use squall::fleet::pool::{Attributes, DistributedPool, PoolEnd, PoolErrorKind, PoolLocation};
-use squall::fleet::{HostTransport, NameCapability, Node, NodeBuilder};
+use squall::fleet::{HostTransport, NameCapability, Node, NodeBuilder, Transport};
 
 use super::breaks::Break;
 use super::news::{News, Order, Part};
@@ -24,6 +24,8 @@ use crate::run::{Rng, lock};
 
 /// The elements of a member, above which its workers take more.
 const ELEMENTS_MAX: usize = 60;
+/// The most elements that a member adds to a pool when it fills all.
+const FILL_MAX: u64 = 9;
 /// The longest rest of a worker between two operations, in microseconds.
 const REST_US_MAX: u64 = 8_000;
 /// The longest limit of an operation that is given up early, in microseconds.
@@ -326,6 +328,13 @@ impl Crew {
                 self.let_work(false);
                 tell(&News::Rested);
             }
+            Order::Fill => {
+                for pool in 0..POOLS {
+                    let more = (u64::from(self.number) + 3 * pool as u64) % FILL_MAX;
+                    (0..=more).for_each(|_| _ = self.add(pool, PATIENCE));
+                }
+                tell(&News::Filled);
+            }
             Order::Settle(members) => self.settle(members),
             Order::Hold => {
                 tell(&News::Held(std::array::from_fn(|pool| self.pool(pool).len_here() as u64)));
@@ -418,9 +427,28 @@ pub fn member() -> Result<(), String> {
 }
 
 fn enter(part: &Part) -> Result<(Node, NameCapability), String> {
-    let transport = HostTransport::bind(&part.endpoint)
-        .map_err(|error| format!("there is no transport {}: {error}", part.endpoint))?;
+    let bad = |error: io::Error| format!("there is no transport {}: {error}", part.endpoint);
     let builder = NodeBuilder::new(part.key);
+    #[cfg(feature = "net")]
+    if let Some(address) = part.endpoint.strip_prefix("tcp/") {
+        let address: std::net::SocketAddr = address.parse().map_err(|error| format!("{address}: {error}"))?;
+        let transport = squall_net::Tcp::builder(address).build().map_err(bad)?;
+        // Each address is a machine of its own.
+        let host = match address.ip() {
+            std::net::IpAddr::V4(ip) => u32::from(ip).into(),
+            std::net::IpAddr::V6(ip) => u128::from(ip) as u64,
+        };
+        return enter_by(part, builder.host(host), transport);
+    }
+    let name = part.endpoint.strip_prefix("host/").ok_or("the endpoint of a member begins with host/")?;
+    enter_by(part, builder, HostTransport::bind(name).map_err(bad)?)
+}
+
+fn enter_by(
+    part: &Part,
+    builder: NodeBuilder,
+    transport: impl Transport,
+) -> Result<(Node, NameCapability), String> {
     let Some(root) = &part.root else {
         let (node, root) = builder.found(transport, &[]).map_err(|error| error.to_string())?;
         tell(&News::Founded(root.to_string()));

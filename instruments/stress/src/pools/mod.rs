@@ -13,10 +13,12 @@
 //! - I3. A run is a sequence of rounds with one disturbance each. At the end of a round, all members rest and
 //!   know each other. One empties the pools, and the books must explain each missing element (`books`).
 //! - I4. One member dies or is stopped at a time, so a majority of the voters lives.
-//! - I5. At the end no child, no descriptor, no shared memory, no thread and no socket of the run remains.
-//! - I6. Large runs have several groups at once, one for each four threads. Most of the time of a group
+//! - I5. The stress `pool-hosts` has its members in network namespaces, joined by `squall-net`. There a host
+//!   is cut off for a while, and its members go on.
+//! - I6. At the end no child, no descriptor, no shared memory, no thread and no socket of the run remains.
+//! - I7. Large runs have several groups at once, one for each four threads. Most of the time of a group
 //!   passes in waits: for leases, and for starts of processes.
-//! - I7. Each planned break must end the run with a violation (`breaks`).
+//! - I8. Each planned break must end the run with a violation (`breaks`).
 
 mod books;
 mod breaks;
@@ -27,10 +29,14 @@ mod process;
 mod rules;
 
 use std::fs;
+#[cfg(feature = "net")]
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use crate::fleets::{await_clean, settle};
+#[cfg(feature = "net")]
+use crate::fleets::hosts::network::{HOSTS_MAX, Network, remains};
+use crate::fleets::{Ground, await_clean, settle};
 use crate::run::{Report, Rng, Run, Stress, Violation, exclusive, threads_beyond_processors};
 use crate::skeleton::breaks::{Breaks, asked};
 use books::Sums;
@@ -48,6 +54,15 @@ pub(super) const STRESS: Stress = Stress {
     threads: threads_beyond_processors,
 };
 
+/// The stress of pools on hosts, for the list of all stresses.
+#[cfg(feature = "net")]
+pub(super) const ON_HOSTS_STRESS: Stress = Stress {
+    name: "pool-hosts",
+    about: "pools of a fleet lose and double no element, while cables between hosts are cut and members die",
+    run: run_on_hosts,
+    threads: threads_beyond_processors,
+};
+
 /// Threads for each further group.
 const THREADS: usize = 4;
 
@@ -62,6 +77,17 @@ const DISTURBANCES: [Disturbance; 7] = [
     Disturbance::StopAndKill,
 ];
 
+/// The disturbances of rounds on hosts. A stopped member leaves its connections as they are.
+#[cfg(feature = "net")]
+const ON_HOSTS: [Disturbance; 6] = [
+    Disturbance::Change,
+    Disturbance::Renew,
+    Disturbance::Kill,
+    Disturbance::KillAtRest,
+    Disturbance::Cut,
+    Disturbance::CutAtRest,
+];
+
 fn run(run: &Run) -> Result<Report, Violation> {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let _exclusive = exclusive();
@@ -70,16 +96,17 @@ fn run(run: &Run) -> Result<Report, Violation> {
     let number = RUNS.fetch_add(1, Ordering::Relaxed);
     let prefix = format!("stress-pools-{}-{number}", std::process::id());
     // Makes everything that a first group makes once.
-    let warm = Group::start(format!("{prefix}-first"), 1, 1, Rng::new(run.seed, 0), None);
+    let warm = Group::start(Ground::Machine(format!("{prefix}-first")), 1, 1, Rng::new(run.seed, 0), None);
     warm.and_then(Group::end).map_err(Violation)?;
     let before = settle(&prefix, |_| false, 20);
     let groups = (run.threads / THREADS).max(1) as u64;
+    let workers = (run.threads as u64 / groups).div_ceil(2);
     let failed = AtomicBool::new(false);
     let ends: Vec<Result<(Sums, Counts), String>> = thread::scope(|threads| {
         let running: Vec<_> = (0..groups)
             .map(|group| {
-                let (prefix, failed) = (format!("{prefix}-{group}"), &failed);
-                threads.spawn(move || run_group(run, prefix, group, groups, broken, failed))
+                let (ground, failed) = (Ground::Machine(format!("{prefix}-{group}")), &failed);
+                threads.spawn(move || run_group(run, ground, group, workers, &DISTURBANCES, broken, failed))
             })
             .collect();
         let panicked = |_| Err("the thread of a group panicked".to_owned());
@@ -95,7 +122,11 @@ fn run(run: &Run) -> Result<Report, Violation> {
         std::mem::forget(fs::File::open("/proc/self/maps"));
     }
     await_clean(&prefix, before).map_err(Violation)?;
-    Ok(Report(vec![
+    Ok(report(groups, &counts, &sums))
+}
+
+fn report(groups: u64, counts: &Counts, sums: &Sums) -> Report {
+    Report(vec![
         ("groups", groups),
         ("rounds", counts.rounds),
         ("joined", counts.joined),
@@ -103,6 +134,7 @@ fn run(run: &Run) -> Result<Report, Violation> {
         ("pools left", counts.renewed),
         ("killed", counts.killed),
         ("stopped", counts.stopped),
+        ("hosts cut", counts.cut),
         ("removed and back", sums.removals),
         ("elements added", sums.added),
         ("elements taken", sums.got),
@@ -112,28 +144,56 @@ fn run(run: &Run) -> Result<Report, Violation> {
         ("found empty, compared", sums.compared),
         ("adds refused", sums.refused),
         ("adds unsure", sums.unsure),
-    ]))
+    ])
 }
 
-/// Runs the group with this number of `groups`. Sets `failed` at a violation, and ends early if another group
+/// Runs a group on hosts.
+#[cfg(feature = "net")]
+fn run_on_hosts(run: &Run) -> Result<Report, Violation> {
+    let _exclusive = exclusive();
+    let broken = asked(Break::ALL)?;
+    let network = match Network::new(HOSTS_MAX) {
+        Ok(network) => Arc::new(network),
+        Err(why) => {
+            eprintln!("squall: stress pool-hosts is skipped: it needs root and the program `ip`: {why}");
+            return Ok(Report(vec![("skipped", 1)]));
+        }
+    };
+    let prefix = format!("stress-pool-hosts-{}", std::process::id());
+    let warm = Group::start(Ground::Machine(format!("{prefix}-first")), 1, 1, Rng::new(run.seed, 0), None);
+    warm.and_then(Group::end).map_err(Violation)?;
+    let before = settle(&prefix, |_| false, 20);
+    let ground = Ground::Hosts(Arc::clone(&network));
+    let workers = (run.threads as u64).div_ceil(2);
+    let ended = run_group(run, ground, 0, workers, &ON_HOSTS, broken, &AtomicBool::new(false));
+    let (sums, counts) = ended.map_err(Violation)?;
+    drop(network);
+    await_clean(&prefix, before).map_err(Violation)?;
+    match remains() {
+        remains if remains.is_empty() => Ok(report(1, &counts, &sums)),
+        remains => Err(Violation(format!("{} remain after the run", remains.join(", ")))),
+    }
+}
+
+/// Runs the group with this number. Sets `failed` at a violation, and ends early if another group
 /// has set it.
 fn run_group(
     run: &Run,
-    prefix: String,
+    ground: Ground,
     number: u64,
-    groups: u64,
+    workers: u64,
+    disturbances: &[Disturbance],
     broken: Option<Break>,
     failed: &AtomicBool,
 ) -> Result<(Sums, Counts), String> {
-    let workers = (run.threads as u64 / groups).div_ceil(2);
     let (members, mut rng) = (MEMBERS_MIN, run.rng(number + 1));
-    let started = Group::start(prefix, members, workers, Rng::new(run.seed, !number), broken);
+    let started = Group::start(ground, members, workers, Rng::new(run.seed, !number), broken);
     let ended = started.and_then(|mut group| {
         let mut next: Vec<Disturbance> = Vec::new();
         // Relaxed: the flag publishes no other data.
         while !run.is_over() && !failed.load(Ordering::Relaxed) {
             if next.is_empty() {
-                next.extend(DISTURBANCES);
+                next.extend_from_slice(disturbances);
             }
             let disturbance = next.swap_remove(rng.below(next.len() as u64) as usize);
             group.round(disturbance)?;

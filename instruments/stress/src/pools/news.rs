@@ -41,6 +41,8 @@ pub(super) enum News {
     Renewed,
     /// No operation of a worker is under way.
     Rested,
+    /// The member has added elements to each pool.
+    Filled,
     /// All pools have the expected number of members.
     Settled,
     /// The elements in the stores of the member.
@@ -73,6 +75,7 @@ impl News {
             News::LostAsLast { pool, lost } => ("lost-as-last", vec![*pool as u64, *lost]),
             News::Renewed => ("renewed", vec![]),
             News::Rested => ("rested", vec![]),
+            News::Filled => ("filled", vec![]),
             News::Settled => ("settled", vec![]),
             News::Held(held) => ("held", held.to_vec()),
             News::Drained => ("drained", vec![]),
@@ -109,6 +112,7 @@ impl News {
             ("lost-as-last", &[of, lost]) => News::LostAsLast { pool: pool(of)?, lost },
             ("renewed", []) => News::Renewed,
             ("rested", []) => News::Rested,
+            ("filled", []) => News::Filled,
             ("settled", []) => News::Settled,
             ("held", held) => News::Held(held.try_into().ok()?),
             ("drained", []) => News::Drained,
@@ -125,6 +129,8 @@ pub(super) enum Order {
     Work,
     /// Let the workers end their operations, and tell.
     Rest,
+    /// Add some elements to each pool.
+    Fill,
     /// Wait until all pools have so many members, and this one serves in them.
     Settle(usize),
     /// Tell the elements of the stores.
@@ -144,6 +150,7 @@ impl Order {
         match self {
             Order::Work => "work\n".to_owned(),
             Order::Rest => "rest\n".to_owned(),
+            Order::Fill => "fill\n".to_owned(),
             Order::Settle(members) => format!("settle {members}\n"),
             Order::Hold => "hold\n".to_owned(),
             Order::Renew(pool) => format!("renew {pool}\n"),
@@ -159,6 +166,7 @@ impl Order {
         Some(match word {
             "work" => Order::Work,
             "rest" => Order::Rest,
+            "fill" => Order::Fill,
             "settle" => Order::Settle(rest.parse().ok()?),
             "hold" => Order::Hold,
             "renew" => Order::Renew(rest.parse().ok().filter(|pool| *pool < POOLS)?),
@@ -176,7 +184,7 @@ pub(super) struct Part {
     pub(super) key: GroupKey,
     /// The right to all names, unless this member founds the group.
     pub(super) root: Option<String>,
-    /// The name of the transport.
+    /// The endpoint of the transport.
     pub(super) endpoint: String,
     /// The number of the process in its group, from 1.
     pub(super) number: u32,
@@ -242,6 +250,7 @@ mod tests {
             News::LostAsLast { pool, lost: 2 },
             News::Renewed,
             News::Rested,
+            News::Filled,
             News::Settled,
             News::Held([1, 2, 3, 4, 5, 6, 7]),
             News::Drained,
@@ -255,7 +264,7 @@ mod tests {
             assert_eq!(News::parse(bad), None, "{bad}");
         }
         use Order::*;
-        for order in [Work, Rest, Settle(5), Hold, Renew(6), Drain, Lose, Leave] {
+        for order in [Work, Rest, Fill, Settle(5), Hold, Renew(6), Drain, Lose, Leave] {
             assert_eq!(Order::parse(&order.line()), Some(order));
         }
         assert_eq!([Order::parse("renew 7"), Order::parse("settle"), Order::parse("")], [None; 3]);

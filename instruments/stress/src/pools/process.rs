@@ -27,6 +27,7 @@ struct Told {
     is_ready: bool,
     renewed: u64,
     rested: u64,
+    filled: u64,
     settled: u64,
     drained: u64,
     held: Option<[u64; POOLS]>,
@@ -54,14 +55,23 @@ pub(super) struct Process {
 pub(super) enum Answer {
     Renewed,
     Rested,
+    Filled,
     Settled,
     Drained,
 }
 
 impl Process {
-    /// Starts a member. Its death follows that of the calling thread.
-    pub(super) fn start(part: &Part, books: &Arc<Books>) -> io::Result<Process> {
-        let mut command = Command::new(std::env::current_exe()?);
+    /// Starts a member, behind the words of `entry`. Its death follows that of the calling thread.
+    pub(super) fn start(entry: &[String], part: &Part, books: &Arc<Books>) -> io::Result<Process> {
+        let program = std::env::current_exe()?;
+        let mut command = match entry {
+            [] => Command::new(program),
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
+                command
+            }
+        };
         #[cfg(not(test))]
         command.arg(COMMAND);
         #[cfg(test)]
@@ -123,6 +133,7 @@ impl Process {
         let (what, count): (_, fn(&mut Told) -> &mut u64) = match answer {
             Answer::Renewed => ("renewed its member", |told| &mut told.renewed),
             Answer::Rested => ("ended its operations", |told| &mut told.rested),
+            Answer::Filled => ("added its elements", |told| &mut told.filled),
             Answer::Settled => ("found all members in all pools", |told| &mut told.settled),
             Answer::Drained => ("emptied the pools", |told| &mut told.drained),
         };
@@ -218,6 +229,7 @@ fn keep(output: impl BufRead, number: u32, diary: &Diary, books: &Books) {
             News::Ready => told.is_ready = true,
             News::Renewed => told.renewed += 1,
             News::Rested => told.rested += 1,
+            News::Filled => told.filled += 1,
             News::Settled => told.settled += 1,
             News::Drained => told.drained += 1,
             News::Held(held) => told.held = Some(held),

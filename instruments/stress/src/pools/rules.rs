@@ -27,8 +27,8 @@ pub(super) const BULK: usize = 4;
 pub(super) const LEASE: Time = 500_000_000;
 /// The longest time for anything to end or to heal. It takes seconds at most on an idle machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-/// The fewest and the most members.
-pub(super) const MEMBERS_MIN: usize = 3;
+/// The fewest and the most members. Of four voters, two live if one dies while another one is removed.
+pub(super) const MEMBERS_MIN: usize = 4;
 pub(super) const MEMBERS_MAX: usize = 5;
 /// The time between two looks at a condition.
 pub(super) const BETWEEN_LOOKS: Duration = Duration::from_millis(10);

@@ -27,7 +27,7 @@
 //! Without root or the program `ip` the run is skipped: it says so, and why.
 
 mod breaks;
-pub(super) mod network;
+pub(crate) mod network;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::run::lock;
 
 /// The most hosts of a network.
-pub(in super::super) const HOSTS_MAX: u32 = 4;
+pub(crate) const HOSTS_MAX: u32 = 4;
 /// The most members of a host.
 const SLOTS: u32 = 2;
 /// The port of the first member of each host.
@@ -30,7 +30,7 @@ const DEVICES: &str = "/sys/class/net";
 
 /// Hosts that are joined by a bridge. Dropping it removes all of them.
 #[derive(Debug)]
-pub(in super::super) struct Network {
+pub(crate) struct Network {
     /// The number of this network in this process.
     number: u32,
     hosts: u32,
@@ -38,7 +38,7 @@ pub(in super::super) struct Network {
 
 impl Network {
     /// Makes a network of so many hosts. An error is a reason for people.
-    pub(in super::super) fn new(hosts: u32) -> Result<Network, String> {
+    pub(crate) fn new(hosts: u32) -> Result<Network, String> {
         static NETWORKS: AtomicU32 = AtomicU32::new(0);
         remove_leftovers();
         // Relaxed: the count publishes no other data.
@@ -62,17 +62,17 @@ impl Network {
     }
 
     /// The numbers of the hosts.
-    pub(super) fn hosts(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = u32> {
         1..=self.hosts
     }
 
     /// Returns the number of a member, by its host and its place on it.
-    pub(super) fn member(host: u32, slot: u32) -> u32 {
+    pub(crate) fn member(host: u32, slot: u32) -> u32 {
         host * SLOTS + slot
     }
 
     /// Returns the host of a member.
-    pub(super) fn host_of(member: u32) -> u32 {
+    pub(crate) fn host_of(member: u32) -> u32 {
         member / SLOTS
     }
 
@@ -112,7 +112,7 @@ impl Network {
     }
 
     /// Cuts the cable of a host, or repairs it.
-    pub(super) fn set_cable(&self, host: u32, up: bool) -> Result<(), String> {
+    pub(crate) fn set_cable(&self, host: u32, up: bool) -> Result<(), String> {
         ip(&["link", "set", &self.cable(host), if up { "up" } else { "down" }])
     }
 
@@ -147,7 +147,7 @@ impl Drop for Network {
 }
 
 /// Returns the namespaces and devices of this process.
-pub(super) fn remains() -> Vec<String> {
+pub(crate) fn remains() -> Vec<String> {
     let (namespace, device) = (format!("{NAMESPACE}{}-", std::process::id()), bridge_prefix());
     let mut found = names(NAMESPACES, &namespace);
     found.extend(names(DEVICES, &device));
