@@ -204,6 +204,8 @@ impl Group {
         }
         self.order_all(Order::Work)?;
         self.pause_for(WORK_MS_MAX);
+        // All members vote then, so the loss of one leaves a majority.
+        self.settle()?;
         let most = self.members.len() as u64;
         match disturbance {
             Disturbance::Change => self.change()?,
@@ -329,6 +331,7 @@ impl Group {
         // Elements of a round of their own, without adds that may have taken effect.
         self.close(self.members.len() as u64, None)?;
         self.ask_all(Order::Fill, Answer::Filled)?;
+        self.settle()?;
         let process = self.draw();
         let mut exact = self.measure(process)?;
         if self.broken == Some(Break::LoseBesideDeath)

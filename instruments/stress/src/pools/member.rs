@@ -32,6 +32,8 @@ const REST_US_MAX: u64 = 8_000;
 const EARLY_US_MAX: u64 = 10_000;
 /// Operations of a worker between two changes of its mood.
 const MOOD: u64 = 64;
+/// The longest time of one look at the group.
+const LOOK: Duration = Duration::from_secs(5);
 /// The time between two looks of the watch.
 const WATCH: Duration = Duration::from_millis(20);
 
@@ -130,9 +132,7 @@ impl Crew {
                 tell(&News::Added { pool, number, at: now() });
                 Added::Yes
             }
-            Err(PoolErrorKind::TimedOut { .. }) if limit >= PATIENCE => {
-                wrong(format!("an add to {} has not ended within {limit:?}", pool_name(pool)))
-            }
+            Err(PoolErrorKind::TimedOut { .. }) if limit >= PATIENCE => self.late("an add", &of),
             Err(PoolErrorKind::TimedOut { begun: false } | PoolErrorKind::Closed) => {
                 tell(&News::Refused { pool, number });
                 Added::No
@@ -143,6 +143,22 @@ impl Crew {
             }
             Err(kind) => wrong(format!("an add to {} ended with {kind:?}", pool_name(pool))),
         }
+    }
+
+    /// Tells that an operation has not ended, with the state of all members of this process.
+    fn late(&self, what: &str, of: &DistributedPool) -> ! {
+        let state = |slot: &Mutex<Slot>| {
+            let slot = lock(slot);
+            let (pool, leaves) = (&slot.pool, slot.leaves);
+            let (members, serves, len) = (pool.locations(), pool.is_serving(), pool.len_here());
+            format!(
+                "{}: {members:?}, me {:?}, serves {serves}, leaves {leaves}, {len} elements",
+                pool.name(),
+                pool.location()
+            )
+        };
+        let states: Vec<String> = self.slots.iter().map(state).collect();
+        wrong(format!("{what} of {} has not ended within {PATIENCE:?}; {}", of.name(), states.join("; ")))
     }
 
     /// Takes an element. Returns whether there was one.
@@ -164,9 +180,7 @@ impl Crew {
                 return true;
             }
             Ok(None) => tell(&News::Empty { pool, worker, at: now() }),
-            Err(PoolErrorKind::TimedOut { .. }) if limit >= PATIENCE => {
-                wrong(format!("a get of {} has not ended within {limit:?}", pool_name(pool)))
-            }
+            Err(PoolErrorKind::TimedOut { .. }) if limit >= PATIENCE => self.late("a get", &of),
             Err(PoolErrorKind::Closed) => tell(&News::Nothing { pool, worker }),
             Err(PoolErrorKind::TimedOut { begun }) => {
                 if self.has_break(Break::KeepGivenUp) {
@@ -309,12 +323,19 @@ impl Crew {
         }
     }
 
-    fn settle(&self, members: usize) {
+    /// Waits until all pools and the group have so many members, and these vote in the group.
+    fn settle(&self, node: &Node, members: usize) {
         let began = now();
         let is_whole = |slot: &Mutex<Slot>| lock(slot).pool.locations().len() == members;
+        let vote = || {
+            node.show(LOOK).is_ok_and(|info| {
+                info.members.len() == members && info.members.iter().all(|member| member.votes)
+            })
+        };
         while self.calm.load(Ordering::Relaxed) <= began
             || !self.slots.iter().all(is_whole)
             || self.locations().is_none_or(|locations| !self.are_known(&locations))
+            || !vote()
         {
             thread::sleep(BETWEEN_LOOKS);
         }
@@ -335,7 +356,7 @@ impl Crew {
                 }
                 tell(&News::Filled);
             }
-            Order::Settle(members) => self.settle(members),
+            Order::Settle(members) => self.settle(node, members),
             Order::Hold => {
                 tell(&News::Held(std::array::from_fn(|pool| self.pool(pool).len_here() as u64)));
             }

@@ -12,7 +12,8 @@
 //!   and gets before and after, so the news of a killed member outlives it (`member/I1`).
 //! - I3. A run is a sequence of rounds with one disturbance each. At the end of a round, all members rest and
 //!   know each other. One empties the pools, and the books must explain each missing element (`books`).
-//! - I4. One member dies or is stopped at a time, so a majority of the voters lives.
+//! - I4. One member dies or is stopped at a time. Before that, all members vote and have a lease. So most of
+//!   the voters live, even if the group removes another member meanwhile.
 //! - I5. The stress `pool-hosts` has its members in network namespaces, joined by `squall-net`. There a host
 //!   is cut off for a while, and its members go on.
 //! - I6. At the end no child, no descriptor, no shared memory, no thread and no socket of the run remains.

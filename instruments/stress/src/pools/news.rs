@@ -131,7 +131,7 @@ pub(super) enum Order {
     Rest,
     /// Add some elements to each pool.
     Fill,
-    /// Wait until all pools have so many members, and this one serves in them.
+    /// Wait until all pools have so many members, all of them vote, and this one serves.
     Settle(usize),
     /// Tell the elements of the stores.
     Hold,
