@@ -7,6 +7,8 @@
 //! - S3. A member that was removed keeps the elements of its store, and adds them to the pool again. All
 //!   other elements that it counted are those of other members, or lost on their way to it. If it may have an
 //!   heir, the heir has them all.
+//!   other elements that it counted are those of other members, or lost on their way to it or from it. It
+//!   has copies of its offers. It drops them, since their receivers may have accepted them.
 //! - S4. A member begins to leave once all elements that it gave to callers are taken, or back in the pool.
 
 use crate::PoolErrorKind;
