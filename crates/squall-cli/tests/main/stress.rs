@@ -536,6 +536,8 @@ stress! { pools {
         "joined",
         "left",
         "pools left",
+        "pools left by all",
+        "elements lost with pools",
         "killed",
         "stopped",
         "removed and back",
@@ -558,6 +560,7 @@ stress! { pools {
         a_pool_that_is_empty_in_error_is_caught: "false-empty", 20, "a get found";
         a_refused_add_that_took_effect_is_caught: "take-refused", 20, "was refused, and a get has it";
         a_get_that_is_given_up_with_an_element_is_caught: "keep-given-up", 20, "are gone";
+        a_wrong_number_of_lost_elements_is_caught: "miscount-end", 20, "but its last member told";
         a_process_that_remains_is_caught: "leak-process", 3, "remain after the run";
         a_descriptor_that_remains_is_caught: "leak-descriptor", 3, "remain after the run";
     }
@@ -673,6 +676,7 @@ mod pool_hosts {
         done: &[
             "rounds",
             "hosts cut",
+            "pairs of hosts cut",
             "killed",
             "removed and back",
             "elements taken",

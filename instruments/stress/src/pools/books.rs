@@ -6,7 +6,8 @@
 //! - I3. A death explains a missing element if the add of the element had begun before the member was dead.
 //!   A removal explains as many elements as may have been on their way to or from the member.
 //! - I4. In an *exact* round all workers rest, and the stores of the living have all elements. Then a member
-//!   dies, or is stopped. The missing elements are as many as the dead member had, or none.
+//!   dies, or is stopped, or all leave a pool. The missing elements are as many as the dead member had, or as
+//!   the last one of the pool has told, or none.
 //! - I5. An element is in its pool from the end of its add to the beginning of the get that takes it. A get
 //!   in this time does not find the pool empty, except while a member is removed and not yet back.
 //!
@@ -71,14 +72,17 @@ struct Round {
     given_up: [bool; POOLS],
     removals: Vec<Removal>,
     deaths: Vec<Death>,
+    /// Pools that all members have left at once.
+    ends: [bool; POOLS],
     /// Elements that a last member had when it left.
     last_lost: [u64; POOLS],
 }
 
-/// A round whose members rested before one died or was stopped (I4).
+/// A round whose members rested before one died or was stopped, or before all left a pool (I4).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exact {
-    pub(super) process: u32,
+    /// The member that died or was stopped.
+    pub(super) process: Option<u32>,
     /// The time at which the members rested.
     pub(super) since: Time,
     /// For each pool, the elements that go with the member, if they are known.
@@ -106,6 +110,8 @@ pub(super) struct Sums {
     pub(super) removals: u64,
     /// Elements that went with dead members.
     pub(super) lost: u64,
+    /// Elements that went with the last members of pools.
+    pub(super) ended: u64,
     /// Pools of exact rounds.
     pub(super) exact: u64,
 }
@@ -122,6 +128,7 @@ impl Sums {
             unsure: self.unsure + other.unsure,
             removals: self.removals + other.removals,
             lost: self.lost + other.lost,
+            ended: self.ended + other.ended,
             exact: self.exact + other.exact,
         }
     }
@@ -178,6 +185,11 @@ impl Books {
     /// Notes that all gets of a pool that were given up have given their elements back.
     pub(super) fn note_given_back(&self, pool: usize) {
         lock(&self.0).round.given_up[pool] = false;
+    }
+
+    /// Notes that all members leave a pool now.
+    pub(super) fn note_end(&self, pool: usize) {
+        lock(&self.0).round.ends[pool] = true;
     }
 
     /// Notes news of a process.
@@ -262,7 +274,9 @@ impl Books {
                 sums.exact += 1;
             }
             sums.compared += ledger.compare_empty(pool, &missing)?;
-            sums.lost += missing.len() as u64;
+            let ended = ledger.round.last_lost[pool].min(missing.len() as u64);
+            sums.ended += ended;
+            sums.lost += missing.len() as u64 - ended;
         }
         ledger.sums = sums;
         ledger.begin_round(drained);
@@ -381,7 +395,9 @@ impl Ledger {
         let removals = self.round.removals.iter().filter(|removal| *began <= removal.to).count() as u64;
         // Asked for by the member, asked of it, and offered by it, with each other member.
         let on_their_way = 3 * BULK as u64 * members * removals;
-        let last = if removals > 0 { self.round.last_lost[pool] } else { 0 };
+        // A removed member may have been alone in its view.
+        let may_end = removals > 0 || self.round.ends[pool];
+        let last = if may_end { self.round.last_lost[pool] } else { 0 };
         if unexplained.len() as u64 <= on_their_way + last {
             return Ok(());
         }
@@ -395,9 +411,19 @@ impl Ledger {
 
     /// Compares the number of missing elements with that of an exact round (I4). Returns whether it could.
     fn compare_exact(&self, pool: usize, missing: u64, members: u64, exact: &Exact) -> Result<bool, String> {
-        let others = |removal: &Removal| removal.to < exact.since || removal.process != exact.process;
+        let others = |removal: &Removal| removal.to < exact.since || Some(removal.process) != exact.process;
         let Some(lost) = exact.lost[pool].filter(|_| !self.round.removals.iter().any(others)) else {
             return Ok(false);
+        };
+        let Some(process) = exact.process else {
+            let told = self.round.last_lost[pool];
+            return match missing == lost + told {
+                true => Ok(true),
+                false => Err(format!(
+                    "{} has lost {missing} elements, but its last member told {told} when all left",
+                    pool_name(pool)
+                )),
+            };
         };
         // Idle members of the others move elements.
         let moving = if moves_when_idle(pool) { BULK as u64 * members } else { 0 };
@@ -405,9 +431,8 @@ impl Ledger {
             return Ok(true);
         }
         Err(format!(
-            "{} has lost {missing} elements, but {lost} were lost with member {}",
-            pool_name(pool),
-            exact.process
+            "{} has lost {missing} elements, but {lost} were lost with member {process}",
+            pool_name(pool)
         ))
     }
 
@@ -508,7 +533,7 @@ mod tests {
     }
 
     fn exact(lost: u64) -> Exact {
-        Exact { process: 3, since: 400, lost: [Some(lost); POOLS] }
+        Exact { process: Some(3), since: 400, lost: [Some(lost); POOLS] }
     }
 
     #[track_caller]
@@ -609,6 +634,25 @@ mod tests {
             books.note(process, &News::Removed { from, to: from + 100 });
             assert_eq!(judge(&books, Some(&exact(0))).is_ok(), is_right, "{process}");
         }
+    }
+
+    #[test]
+    fn the_last_member_of_a_pool_tells_its_loss() {
+        let at_end = Exact { process: None, ..exact(0) };
+        for (told, is_right) in [(0, false), (1, false), (2, true), (3, false)] {
+            let books = Books::default();
+            (7..9).for_each(|number| add(&books, number, 100, 110));
+            books.note_end(HERE);
+            books.note(2, &News::LostAsLast { pool: HERE, lost: told });
+            assert_eq!(judge(&books, Some(&at_end)).is_ok(), is_right, "{told}");
+            let sums = books.sums();
+            assert_eq!((sums.lost, sums.ended), (0, if is_right { 2 } else { 0 }), "{told}");
+        }
+        // Others have stayed in the pool, so the member was not the last one.
+        let books = Books::default();
+        add(&books, 7, 100, 110);
+        books.note(2, &News::LostAsLast { pool: HERE, lost: 1 });
+        wrong(&books, "are gone");
     }
 
     #[test]

@@ -17,6 +17,8 @@ breaks! {
     TakeRefused = "take-refused",
     /// A get that was given up takes an element with it.
     KeepGivenUp = "keep-given-up",
+    /// The last member of a pool tells a wrong number of lost elements.
+    MiscountEnd = "miscount-end",
     /// A process remains.
     LeakProcess = "leak-process",
     /// A descriptor remains.

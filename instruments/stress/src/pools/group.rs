@@ -36,6 +36,8 @@ pub(super) enum Disturbance {
     Change,
     /// Members leave pools, and join them again.
     Renew,
+    /// All members leave one pool at once while all rest, and join it again.
+    End,
     /// A working member dies.
     Kill,
     /// A member dies while all rest.
@@ -52,6 +54,9 @@ pub(super) enum Disturbance {
     /// The cable of a host is cut while all rest.
     #[cfg(feature = "net")]
     CutAtRest,
+    /// Two hosts are cut off from each other for a while, and reach all others.
+    #[cfg(feature = "net")]
+    CutPair,
 }
 
 /// Numbers of events.
@@ -61,9 +66,11 @@ pub(super) struct Counts {
     pub(super) joined: u64,
     pub(super) left: u64,
     pub(super) renewed: u64,
+    pub(super) ended: u64,
     pub(super) killed: u64,
     pub(super) stopped: u64,
     pub(super) cut: u64,
+    pub(super) pairs: u64,
 }
 
 impl Counts {
@@ -73,9 +80,11 @@ impl Counts {
             joined: self.joined + other.joined,
             left: self.left + other.left,
             renewed: self.renewed + other.renewed,
+            ended: self.ended + other.ended,
             killed: self.killed + other.killed,
             stopped: self.stopped + other.stopped,
             cut: self.cut + other.cut,
+            pairs: self.pairs + other.pairs,
         }
     }
 }
@@ -230,6 +239,8 @@ impl Group {
                 let number = self.draw();
                 self.cut(number, 0)?;
             }
+            #[cfg(feature = "net")]
+            Disturbance::CutPair => self.cut_pair()?,
             _ => {}
         }
         self.pause_for(WORK_MS_MAX);
@@ -267,19 +278,28 @@ impl Group {
         Ok(())
     }
 
-    /// Lets some members leave pools at the same time.
+    /// Lets some members leave pools at the same time. Each pool keeps a member.
     fn renew(&mut self) -> Result<(), String> {
+        let members: Vec<u32> = self.members.keys().copied().collect();
+        let stays = self.draw();
         let mut renewing: Vec<u32> = Vec::new();
-        for number in self.members.keys().copied().collect::<Vec<_>>() {
+        for number in members.into_iter().filter(|number| *number != stays) {
             if self.rng.one_in(2) {
                 let pool = self.rng.below(POOLS as u64) as usize;
                 self.order(number, Order::Renew(pool))?;
                 renewing.push(number);
             }
         }
-        for number in renewing {
-            self.await_renewed(number)?;
-        }
+        renewing.into_iter().try_for_each(|number| self.await_renewed(number))
+    }
+
+    /// Lets all members leave a pool at once.
+    fn end_pool(&mut self, pool: usize) -> Result<(), String> {
+        self.books.note_end(pool);
+        self.order_all(Order::Renew(pool))?;
+        let members: Vec<u32> = self.members.keys().copied().collect();
+        members.into_iter().try_for_each(|number| self.await_renewed(number))?;
+        self.counts.ended += 1;
         Ok(())
     }
 
@@ -317,10 +337,25 @@ impl Group {
         network.set_cable(Network::host_of(place), true)
     }
 
-    /// Kills or stops a resting member, or cuts it off. Returns the elements that go with it.
+    /// Cuts the hosts of two members off from each other.
+    #[cfg(feature = "net")]
+    fn cut_pair(&mut self) -> Result<(), String> {
+        let Ground::Hosts(network) = self.ground.clone() else { return Ok(()) };
+        let mut hosts: Vec<u32> = network.hosts().collect();
+        let mut pair = || hosts.swap_remove(self.rng.below(hosts.len() as u64) as usize);
+        let pair = [pair(), pair()];
+        for host in pair {
+            network.set_apart(host, true)?;
+        }
+        self.pause_for(CUT_MS_MAX);
+        self.counts.pairs += 1;
+        pair.into_iter().try_for_each(|host| network.set_apart(host, false))
+    }
+
+    /// Kills or stops a resting member, cuts it off, or ends a pool. Returns the elements that go with it.
     fn disturb_at_rest(&mut self, disturbance: Disturbance) -> Result<Option<Exact>, String> {
         let is_at_rest = match disturbance {
-            Disturbance::KillAtRest | Disturbance::StopAtRest => true,
+            Disturbance::KillAtRest | Disturbance::StopAtRest | Disturbance::End => true,
             #[cfg(feature = "net")]
             Disturbance::CutAtRest => true,
             _ => false,
@@ -345,6 +380,11 @@ impl Group {
         }
         exact.lost = exact.lost.map(|lost| lost.map(|_| 0));
         match disturbance {
+            Disturbance::End => {
+                exact.process = None;
+                let pool = self.rng.below(POOLS as u64) as usize;
+                self.end_pool(pool)?;
+            }
             #[cfg(feature = "net")]
             Disturbance::CutAtRest => self.cut(process, STOP_MS_MAX / 2)?,
             _ => self.stop(process, STOP_MS_MAX / 2)?,
@@ -371,7 +411,7 @@ impl Group {
             let all = (0..POOLS).all(|pool| expected[pool].is_none() || is_whole(pool));
             if all || began.elapsed() > REST_MAX {
                 let lost = std::array::from_fn(|pool| Some(own[pool]).filter(|_| is_whole(pool)));
-                return Ok(Exact { process, since, lost });
+                return Ok(Exact { process: Some(process), since, lost });
             }
             thread::sleep(BETWEEN_LOOKS);
         }

@@ -246,7 +246,10 @@ impl Crew {
             self.lose(pool);
         }
         match self.pool(pool).shutdown(PATIENCE) {
-            Ok(PoolEnd::LastLeft { lost }) if lost > 0 => tell(&News::LostAsLast { pool, lost }),
+            Ok(PoolEnd::LastLeft { lost }) if lost > 0 => {
+                let lost = if self.has_break(Break::MiscountEnd) { lost + 1 } else { lost };
+                tell(&News::LostAsLast { pool, lost });
+            }
             Ok(_) => {}
             Err(error) => wrong(format!("a member cannot leave: {error}")),
         }

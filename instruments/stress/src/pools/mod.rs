@@ -2,9 +2,10 @@
 //! get.
 //!
 //! Promised (`squall-pool`): each element goes to one caller. A get finds a pool empty only if it was, at one
-//! moment of the call. A member that leaves loses no element. A member that dies loses its own elements, and
-//! those on their way to it on demand. A node that was taken for dead adds those of its store again. A get
-//! that is given up takes no element. Each operation ends once the group has healed.
+//! moment of the call. A member that leaves loses no element, unless it is the last one: then it tells their
+//! number. A member that dies loses its own elements, and those on their way to it on demand. A node that was
+//! taken for dead adds those of its store again. A get that is given up takes no element. Each operation ends
+//! once the group has healed.
 //!
 //! - I1. Random choices come from the run's seed. The scheduler's choices do not, such as the add that a
 //!   death interrupts.
@@ -15,7 +16,8 @@
 //! - I4. One member dies or is stopped at a time. Before that, all members vote and have a lease. So most of
 //!   the voters live, even if the group removes another member meanwhile.
 //! - I5. The stress `pool-hosts` has its members in network namespaces, joined by `squall-net`. There a host
-//!   is cut off for a while, and its members go on.
+//!   is cut off for a while, and its members go on. Or two hosts are cut off from each other alone. Then gets
+//!   in an empty pool wait, and must end after the cut.
 //! - I6. At the end no child, no descriptor, no shared memory, no thread and no socket of the run remains.
 //! - I7. Large runs have several groups at once, one for each four threads. Most of the time of a group
 //!   passes in waits: for leases, and for starts of processes.
@@ -68,9 +70,10 @@ pub(super) const ON_HOSTS_STRESS: Stress = Stress {
 const THREADS: usize = 4;
 
 /// The disturbances of rounds. Each comes once in as many rounds.
-const DISTURBANCES: [Disturbance; 7] = [
+const DISTURBANCES: [Disturbance; 8] = [
     Disturbance::Change,
     Disturbance::Renew,
+    Disturbance::End,
     Disturbance::Kill,
     Disturbance::KillAtRest,
     Disturbance::Stop,
@@ -80,13 +83,15 @@ const DISTURBANCES: [Disturbance; 7] = [
 
 /// The disturbances of rounds on hosts. A stopped member leaves its connections as they are.
 #[cfg(feature = "net")]
-const ON_HOSTS: [Disturbance; 6] = [
+const ON_HOSTS: [Disturbance; 8] = [
     Disturbance::Change,
     Disturbance::Renew,
+    Disturbance::End,
     Disturbance::Kill,
     Disturbance::KillAtRest,
     Disturbance::Cut,
     Disturbance::CutAtRest,
+    Disturbance::CutPair,
 ];
 
 fn run(run: &Run) -> Result<Report, Violation> {
@@ -133,13 +138,16 @@ fn report(groups: u64, counts: &Counts, sums: &Sums) -> Report {
         ("joined", counts.joined),
         ("left", counts.left),
         ("pools left", counts.renewed),
+        ("pools left by all", counts.ended),
         ("killed", counts.killed),
         ("stopped", counts.stopped),
         ("hosts cut", counts.cut),
+        ("pairs of hosts cut", counts.pairs),
         ("removed and back", sums.removals),
         ("elements added", sums.added),
         ("elements taken", sums.got),
         ("elements lost by deaths", sums.lost),
+        ("elements lost with pools", sums.ended),
         ("losses counted exactly", sums.exact),
         ("found empty", sums.empty),
         ("found empty, compared", sums.compared),

@@ -118,7 +118,7 @@ impl Network {
 
     /// Keeps the frames of a host from the other hosts that are kept apart, or not any more. This process
     /// still reaches it.
-    pub(super) fn set_apart(&self, host: u32, apart: bool) -> Result<(), String> {
+    pub(crate) fn set_apart(&self, host: u32, apart: bool) -> Result<(), String> {
         let state = if apart { "on" } else { "off" };
         ip(&["link", "set", &self.cable(host), "type", "bridge_slave", "isolated", state])
     }
