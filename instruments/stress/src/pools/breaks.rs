@@ -1,5 +1,6 @@
 //! The planned breaks of the stress `pools`.
 
+use super::group::Disturbance;
 use crate::skeleton::breaks::breaks;
 
 breaks! {
@@ -23,4 +24,18 @@ breaks! {
     LeakProcess = "leak-process",
     /// A descriptor remains.
     LeakDescriptor = "leak-descriptor",
+}
+
+impl Break {
+    /// Returns whether a round with this disturbance shows the break. A run with the break begins with one.
+    pub(super) fn is_shown_by(self, disturbance: Disturbance) -> bool {
+        match self {
+            Break::LoseInLeave | Break::MiscountEnd => disturbance == Disturbance::End,
+            #[cfg(feature = "net")]
+            Break::LoseInStop if disturbance == Disturbance::CutAtRest => true,
+            Break::LoseInStop => disturbance == Disturbance::StopAtRest,
+            Break::LoseBesideDeath => disturbance == Disturbance::KillAtRest,
+            _ => true,
+        }
+    }
 }

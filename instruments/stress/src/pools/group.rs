@@ -293,12 +293,11 @@ impl Group {
         renewing.into_iter().try_for_each(|number| self.await_renewed(number))
     }
 
-    /// Lets all members leave a pool at once.
+    /// Lets all members leave a pool at once, and join it again.
     fn end_pool(&mut self, pool: usize) -> Result<(), String> {
         self.books.note_end(pool);
-        self.order_all(Order::Renew(pool))?;
-        let members: Vec<u32> = self.members.keys().copied().collect();
-        members.into_iter().try_for_each(|number| self.await_renewed(number))?;
+        self.ask_all(Order::Quit(pool), Answer::Quit)?;
+        self.ask_all(Order::Enter(pool), Answer::Renewed)?;
         self.counts.ended += 1;
         Ok(())
     }

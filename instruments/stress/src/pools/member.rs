@@ -239,8 +239,8 @@ impl Crew {
         }
     }
 
-    /// Leaves a pool while the workers use it, and joins it again.
-    fn renew(&self, node: &Node, root: &NameCapability, pool: usize) {
+    /// Leaves a pool while the workers use it.
+    fn quit(&self, pool: usize) {
         lock(&self.slots[pool]).leaves = true;
         if self.has_break(Break::LoseInLeave) {
             self.lose(pool);
@@ -253,6 +253,10 @@ impl Crew {
             Ok(_) => {}
             Err(error) => wrong(format!("a member cannot leave: {error}")),
         }
+    }
+
+    /// Joins a pool again.
+    fn enter(&self, node: &Node, root: &NameCapability, pool: usize) {
         let joined = join(node, root, pool);
         let location = joined.location();
         *lock(&self.slots[pool]) = Slot { pool: joined, location, leaves: false };
@@ -363,7 +367,15 @@ impl Crew {
             Order::Hold => {
                 tell(&News::Held(std::array::from_fn(|pool| self.pool(pool).len_here() as u64)));
             }
-            Order::Renew(pool) => self.renew(node, root, pool),
+            Order::Renew(pool) => {
+                self.quit(pool);
+                self.enter(node, root, pool);
+            }
+            Order::Quit(pool) => {
+                self.quit(pool);
+                tell(&News::Quit);
+            }
+            Order::Enter(pool) => self.enter(node, root, pool),
             Order::Drain => {
                 for pool in 0..POOLS {
                     while self.get(pool, workers, PATIENCE) {}

@@ -21,7 +21,8 @@
 //! - I6. At the end no child, no descriptor, no shared memory, no thread and no socket of the run remains.
 //! - I7. Large runs have several groups at once, one for each four threads. Most of the time of a group
 //!   passes in waits: for leases, and for starts of processes.
-//! - I8. Each planned break must end the run with a violation (`breaks`).
+//! - I8. Each planned break must end the run with a violation (`breaks`). A run with a break begins with a
+//!   disturbance that shows it.
 
 mod books;
 mod breaks;
@@ -199,6 +200,11 @@ fn run_group(
     let started = Group::start(ground, members, workers, Rng::new(run.seed, !number), broken);
     let ended = started.and_then(|mut group| {
         let mut next: Vec<Disturbance> = Vec::new();
+        if let Some(broken) = broken
+            && let Some(shows) = disturbances.iter().find(|disturbance| broken.is_shown_by(**disturbance))
+        {
+            group.round(*shows)?;
+        }
         // Relaxed: the flag publishes no other data.
         while !run.is_over() && !failed.load(Ordering::Relaxed) {
             if next.is_empty() {

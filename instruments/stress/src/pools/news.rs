@@ -37,7 +37,9 @@ pub(super) enum News {
     Removed { from: Time, to: Time },
     /// The member has left a pool as the last one, with elements.
     LostAsLast { pool: usize, lost: u64 },
-    /// The member has left a pool and joined it again.
+    /// The member has left a pool.
+    Quit,
+    /// The member has joined a pool again.
     Renewed,
     /// No operation of a worker is under way.
     Rested,
@@ -73,6 +75,7 @@ impl News {
             News::Calm { at } => ("calm", vec![*at]),
             News::Removed { from, to } => ("removed", vec![*from, *to]),
             News::LostAsLast { pool, lost } => ("lost-as-last", vec![*pool as u64, *lost]),
+            News::Quit => ("quit", vec![]),
             News::Renewed => ("renewed", vec![]),
             News::Rested => ("rested", vec![]),
             News::Filled => ("filled", vec![]),
@@ -110,6 +113,7 @@ impl News {
             ("calm", &[at]) => News::Calm { at },
             ("removed", &[from, to]) => News::Removed { from, to },
             ("lost-as-last", &[of, lost]) => News::LostAsLast { pool: pool(of)?, lost },
+            ("quit", []) => News::Quit,
             ("renewed", []) => News::Renewed,
             ("rested", []) => News::Rested,
             ("filled", []) => News::Filled,
@@ -137,6 +141,10 @@ pub(super) enum Order {
     Hold,
     /// Leave a pool, and join it again.
     Renew(usize),
+    /// Leave a pool.
+    Quit(usize),
+    /// Join a pool that the member has left.
+    Enter(usize),
     /// Take all elements of all pools.
     Drain,
     /// Lose an element of each pool: a planned break.
@@ -154,6 +162,8 @@ impl Order {
             Order::Settle(members) => format!("settle {members}\n"),
             Order::Hold => "hold\n".to_owned(),
             Order::Renew(pool) => format!("renew {pool}\n"),
+            Order::Quit(pool) => format!("quit {pool}\n"),
+            Order::Enter(pool) => format!("enter {pool}\n"),
             Order::Drain => "drain\n".to_owned(),
             Order::Lose => "lose\n".to_owned(),
             Order::Leave => "leave\n".to_owned(),
@@ -163,13 +173,16 @@ impl Order {
     pub(super) fn parse(line: &str) -> Option<Order> {
         let line = line.trim_end();
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let pool = || rest.parse().ok().filter(|pool| *pool < POOLS);
         Some(match word {
             "work" => Order::Work,
             "rest" => Order::Rest,
             "fill" => Order::Fill,
             "settle" => Order::Settle(rest.parse().ok()?),
             "hold" => Order::Hold,
-            "renew" => Order::Renew(rest.parse().ok().filter(|pool| *pool < POOLS)?),
+            "renew" => Order::Renew(pool()?),
+            "quit" => Order::Quit(pool()?),
+            "enter" => Order::Enter(pool()?),
             "drain" => Order::Drain,
             "lose" => Order::Lose,
             "leave" => Order::Leave,
@@ -248,6 +261,7 @@ mod tests {
             News::Calm { at },
             News::Removed { from: 3, to: at },
             News::LostAsLast { pool, lost: 2 },
+            News::Quit,
             News::Renewed,
             News::Rested,
             News::Filled,
@@ -264,7 +278,7 @@ mod tests {
             assert_eq!(News::parse(bad), None, "{bad}");
         }
         use Order::*;
-        for order in [Work, Rest, Fill, Settle(5), Hold, Renew(6), Drain, Lose, Leave] {
+        for order in [Work, Rest, Fill, Settle(5), Hold, Renew(6), Quit(2), Enter(0), Drain, Lose, Leave] {
             assert_eq!(Order::parse(&order.line()), Some(order));
         }
         assert_eq!([Order::parse("renew 7"), Order::parse("settle"), Order::parse("")], [None; 3]);

@@ -25,6 +25,7 @@ pub(super) const VARIABLE: &str = "SQUALL_STRESS_POOLS";
 struct Told {
     root: Option<String>,
     is_ready: bool,
+    quit: u64,
     renewed: u64,
     rested: u64,
     filled: u64,
@@ -53,6 +54,7 @@ pub(super) struct Process {
 /// An answer that can be waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
+    Quit,
     Renewed,
     Rested,
     Filled,
@@ -131,6 +133,7 @@ impl Process {
     /// Waits for the answer to an order, once for each order.
     pub(super) fn await_answer(&self, answer: Answer) -> Result<(), String> {
         let (what, count): (_, fn(&mut Told) -> &mut u64) = match answer {
+            Answer::Quit => ("left a pool", |told| &mut told.quit),
             Answer::Renewed => ("renewed its member", |told| &mut told.renewed),
             Answer::Rested => ("ended its operations", |told| &mut told.rested),
             Answer::Filled => ("added its elements", |told| &mut told.filled),
@@ -227,6 +230,7 @@ fn keep(output: impl BufRead, number: u32, diary: &Diary, books: &Books) {
         match news {
             News::Founded(root) => told.root = Some(root),
             News::Ready => told.is_ready = true,
+            News::Quit => told.quit += 1,
             News::Renewed => told.renewed += 1,
             News::Rested => told.rested += 1,
             News::Filled => told.filled += 1,
