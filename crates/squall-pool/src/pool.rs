@@ -305,7 +305,8 @@ impl Drop for Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolEnd {
-    /// All its elements are at other members.
+    /// All its elements are at other members. Members without elements that leave at the same time all end
+    /// so, also the last ones of a pool.
     Left,
     /// The member was the last one, and the remaining elements are gone.
     LastLeft {

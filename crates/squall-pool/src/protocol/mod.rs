@@ -192,7 +192,8 @@ pub enum Completion {
     },
     /// An estimate of the number of elements. Elements on their way are not in it.
     Size(u64),
-    /// The shard has left. All its elements are at other members.
+    /// The shard has left. All its elements are at other members. Shards without elements that leave at the
+    /// same time all end so, also the last ones of a pool.
     Left,
     /// The last shard has left, and the remaining elements are gone.
     LastLeft {
