@@ -76,7 +76,7 @@ const STOP_MS_MAX: u64 = 2_000;
 /// The longest rest of a client between two calls.
 const REST: Duration = Duration::from_millis(1);
 /// Looks for traces of the run at its end, and the time between them.
-const LOOKS: u32 = 2_000;
+pub(crate) const LOOKS: u32 = 2_000;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 #[derive(Default)]
@@ -296,6 +296,11 @@ pub(crate) fn settle(prefix: &str, is_clean: impl Fn(&Footprint) -> bool, looks:
 
 /// Waits until no trace of the run is left.
 pub(crate) fn await_clean(prefix: &str, before: Footprint) -> Result<(), String> {
+    await_clean_for(prefix, before, LOOKS)
+}
+
+/// Like [`await_clean`], but looks at most so many times. A run that has planned a leak needs few.
+pub(crate) fn await_clean_for(prefix: &str, before: Footprint, looks: u32) -> Result<(), String> {
     let is_clean = |now: &Footprint| {
         now.descriptors <= before.descriptors
             && now.mappings <= before.mappings
@@ -303,7 +308,7 @@ pub(crate) fn await_clean(prefix: &str, before: Footprint) -> Result<(), String>
             && now.children <= before.children
             && now.sockets == 0
     };
-    let now = settle(prefix, is_clean, LOOKS);
+    let now = settle(prefix, is_clean, looks);
     if is_clean(&now) {
         return Ok(());
     }
