@@ -420,3 +420,30 @@ fn a_cancelled_get_ends_its_search() {
         assert!(matches!(got, Some(Completion::Got(_))), "{strategy:?} at {moment}, {added}: {got:?}");
     }
 }
+
+/// The last member with elements tells their number. Members without elements end with `Left`.
+#[test]
+fn empty_members_that_leave_at_once_say_left() {
+    for (strategy, elements) in Strategy::ALL.into_iter().flat_map(|it| [(it, 0), (it, 3)]) {
+        let mut pool = Pool::new(2, strategy);
+        (0..elements).for_each(|_| _ = pool.add(1));
+        pool.run(0);
+        // Each has begun to leave before it hears of the other.
+        let ends = [0, 1].map(|node| pool.command(node, Command::Shutdown));
+        pool.run(0);
+        let rests: Vec<u64> = pool.shards.iter().map(|shard| shard.len() as u64).collect();
+        // The group removes the members without elements first.
+        let stay: Vec<MemberId> = (0..2).map(MemberId).filter(|id| rests[id.0 as usize] > 0).collect();
+        for (epoch, members) in [(2, stay), (3, Vec::new())] {
+            let view = View { epoch, members };
+            pool.shards.iter_mut().for_each(|shard| shard.install(0, &view));
+            pool.run(0);
+        }
+        let results = ends.map(|op| pool.result(op).cloned());
+        let is_left = |result: &&Option<Completion>| **result == Some(Completion::Left);
+        let lefts = results.iter().filter(is_left).count();
+        let last = Some(Completion::LastLeft { lost: elements });
+        assert_eq!(lefts, if elements == 0 { 2 } else { 1 }, "{strategy:?}: {results:?}");
+        assert_eq!(results.contains(&last), elements > 0, "{strategy:?}: {results:?}");
+    }
+}
