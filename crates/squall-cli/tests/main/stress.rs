@@ -536,8 +536,6 @@ stress! { pools {
         "joined",
         "left",
         "pools left",
-        "pools left by all",
-        "elements lost with pools",
         "killed",
         "stopped",
         "removed and back",
