@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 /// The first bytes of a hello: the protocol and its version.
 pub(crate) const MAGIC: [u8; 8] = *b"squalln1";
 /// The first bytes of a greeting on an encrypted connection: the protocol and its version.
-pub(crate) const SEALED_MAGIC: [u8; 8] = *b"squallx1";
+pub(crate) const SEALED_MAGIC: [u8; 8] = *b"squallx2";
 /// The bytes of a hello before the endpoint.
 const HELLO_HEAD: usize = MAGIC.len() + 1;
 /// The longest endpoint in a hello, in bytes. An address of version 6 with a scope and a port needs 62.

@@ -3,8 +3,9 @@
 //! Problem: a connection crosses a network that others use. Its frames must stay secret and unchanged, and
 //! only holders of the key of the group may send them.
 //! Idea: the handshake `NNpsk0` makes a fresh key for each direction of each connection from two random
-//! numbers and the key of the group. Its two messages carry the endpoints of both sides. Afterwards the bytes
-//! of the frames travel in *records*: each one is encrypted, and numbered by its place.
+//! numbers and a secret. That is derived from the key of the group. The two messages carry the endpoints of
+//! both sides. Afterwards the bytes of the frames travel in *records*: each one is encrypted, and numbered by
+//! its place.
 //!
 //! - I1. Each side encrypts with a key of its own, and no number of a record is used twice: the counter lies
 //!   beside the key.
@@ -12,6 +13,8 @@
 //!   out, or of another connection or direction does not open. It ends the connection.
 //! - I3. The accepting side uses a connection only after the first record. So a copy of an old greeting
 //!   opens none.
+//! - I4. The number of the group in a frame tells neither the key nor the secret. So a group that has sent
+//!   frames without encryption may encrypt later with the same key.
 //!
 //! Not promised: an order between connections, and the arrival of a frame. The lengths and the times of
 //! records stay visible. A holder of the key can claim any endpoint of its own address.
@@ -28,6 +31,8 @@ use std::fmt;
 
 /// The pattern and its algorithms.
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+/// The purpose of the secret that is derived from the key of the group.
+const PURPOSE: &str = "squall-net noise";
 /// The bytes by which encryption makes a message longer.
 const TAG_BYTES: usize = 16;
 /// The bytes of a public number of Curve25519.
@@ -72,12 +77,7 @@ impl fmt::Debug for Asking {
 impl Secret {
     /// Makes the secret of a group.
     pub(crate) fn new(key: GroupKey) -> Secret {
-        // The key has 128 random bits, written as 32 digits. Noise hashes them before any use.
-        let mut secret = [0; 32];
-        for (to, digit) in secret.iter_mut().zip(key.to_string().into_bytes()) {
-            *to = digit;
-        }
-        Secret(secret)
+        Secret(key.derive(PURPOSE))
     }
 
     fn builder(&self) -> Result<Builder<'_>, Broken> {

@@ -87,7 +87,8 @@ impl TcpBuilder {
     /// # Security
     /// Only holders of the key can make a connection. Others can neither read frames nor change, repeat,
     /// reorder or forge them, and an attempt ends the connection. Each connection has fresh keys. So a key of
-    /// the group that leaks later does not open frames that were recorded before.
+    /// the group that leaks later does not open frames that were recorded before. Frames that the group has
+    /// sent without encryption do not tell the key.
     ///
     /// Others still see the addresses, and the lengths and times of frames. They can cut connections and hold
     /// up bytes. A holder of the key is trusted: it can claim the endpoint of another node on its own

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{AGAIN, PATIENCE, address, next, start, until};
-use squall_fleet::{GroupKey, Receiver, Transport};
+use squall_fleet::{GroupKey, NodeBuilder, Receiver, Transport};
 use squall_net::{ConnectionFault, FaultReason, Tcp, TcpBuilder};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -236,6 +236,32 @@ fn a_plain_side_and_an_encrypted_one_refuse_each_other_and_tell_both_names() {
         told_c(c.last_fault()) && told_d(d.last_fault())
     });
     assert!([at_a, at_b, at_c, at_d].iter().all(|frames| frames.try_recv().is_err()));
+}
+
+/// The number of the group in a frame: the second one, behind the version. Each byte holds seven bits, the
+/// lowest first.
+fn group_of(frame: &[u8]) -> u128 {
+    let length = 1 + frame[1..].iter().position(|byte| byte & 0x80 == 0).unwrap();
+    frame[1..=length].iter().rev().fold(0, |number, byte| number << 7 | u128::from(byte & 0x7f))
+}
+
+#[test]
+fn a_plain_frame_of_a_group_opens_no_encrypted_connection_of_it() {
+    let (spy, frames) = start(plain());
+    let key: GroupKey = "1".repeat(32).parse().unwrap();
+    let node = NodeBuilder::new(key).join(plain().build().unwrap(), &[&spy.endpoint()]).unwrap();
+    let (_, frame) = next(&frames);
+    drop(node);
+    assert_eq!(group_of(&frame).to_be_bytes(), key.derive("frames")[..16]);
+    // The thief takes the number for the key.
+    let stolen: GroupKey = format!("{:032x}", group_of(&frame)).parse().unwrap();
+    let ((a, at_a), (thief, _)) = (start(with_key("1")), start(plain().encrypt(stolen)));
+    let told = fault(&thief.endpoint(), &a.endpoint(), FaultReason::OtherKey);
+    until(|| {
+        thief.send(&a.endpoint(), b"open");
+        told(thief.last_fault())
+    });
+    assert!(at_a.try_recv().is_err());
 }
 
 #[test]

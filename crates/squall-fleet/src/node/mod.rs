@@ -2,6 +2,7 @@
 
 mod driver;
 mod growth;
+mod key;
 mod look;
 mod mailboxes;
 mod objects;
@@ -15,6 +16,7 @@ mod wire;
 mod workers;
 
 pub use self::growth::{Growth, GrowthAction, GrowthDecision, GrowthOptions, GrowthReason, NodeLoad};
+pub use self::key::GroupKey;
 pub use self::mailboxes::NamedSendError;
 pub use self::objects::{ExportError, NodeImportError};
 pub use self::registry::{NodeInfo, nodes};
@@ -33,52 +35,12 @@ use squall_sys::sync::{Condvar, MutexGuard, StdArc as Arc};
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 /// A transport carries frames of so many bytes.
 const LARGEST_FRAME: usize = 1 << 20;
 /// The most threads that run the services of a node, unless the builder says otherwise.
 const WORKERS: usize = 64;
-
-/// The secret number of a group. Nodes drop the frames of other groups.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct GroupKey(u128);
-
-impl GroupKey {
-    /// Returns a random key, for a new group.
-    ///
-    /// # Panics
-    /// If the system has no random bytes.
-    pub fn random() -> GroupKey {
-        GroupKey(random())
-    }
-}
-
-impl fmt::Display for GroupKey {
-    /// Writes the secret, in a form that [`FromStr`] reads.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
-
-impl FromStr for GroupKey {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<GroupKey, &'static str> {
-        let malformed = "the key of a group is 32 hexadecimal digits";
-        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(malformed);
-        }
-        u128::from_str_radix(text, 16).map(GroupKey).map_err(|_| malformed)
-    }
-}
-
-impl fmt::Debug for GroupKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("GroupKey(_)")
-    }
-}
 
 /// Makes nodes.
 #[derive(Debug)]
@@ -174,7 +136,7 @@ impl NodeBuilder {
         let transport: Arc<dyn Transport> = Arc::new(transport);
         let location = self.location.unwrap_or_else(location);
         let options = NodeOptions {
-            group: self.key.0,
+            group: self.key.token(),
             endpoint: transport.endpoint(),
             location,
             timing: Timing::LOCAL,
