@@ -2,7 +2,8 @@
 
 use squall_fleet::{
     GroupKey, Growth, GrowthAction, GrowthOptions, GrowthReason, LocalNetwork, LocalTransport, Name,
-    NameCapability, Node, NodeBuilder, NodeId, NodeLoad, Receiver, ServiceCall, ShardService, Transport,
+    NameCapability, NameOptions, Node, NodeBuilder, NodeId, NodeLoad, Receiver, ServiceCall, ShardService,
+    Transport,
 };
 use std::collections::HashMap;
 use std::io;
@@ -264,6 +265,86 @@ fn a_start_outlives_the_decider() {
     }
     assert_eq!((world.started.load(SeqCst), newest.growth.wanted()), (started + 2, Some(3)));
     world.end();
+}
+
+/// Reads a count until it has grown by so many.
+fn await_more(count: &AtomicU64, more: u64) {
+    let before = count.load(SeqCst);
+    while count.load(SeqCst) < before + more {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The member that decides tells the others of a start. One of them answers late, and a third one joins by a
+/// command meanwhile.
+#[test]
+fn a_member_that_joins_while_the_others_are_told_of_a_start_is_not_started_again() {
+    let (network, key, started) = (LocalNetwork::new(), GroupKey::random(), Arc::new(AtomicU64::new(0)));
+    let (_seed, root) = NodeBuilder::new(key).found(network.bind("seed").unwrap(), &[]).unwrap();
+    let join = |name: &str| {
+        let node = NodeBuilder::new(key).join(network.bind(name).unwrap(), &["local/seed"]).unwrap();
+        node.wait_joined(LONG).unwrap();
+        node
+    };
+    // Counts the reads of a load, and tells the waiting calls by the number of the read.
+    let grow = |node: &Node, reads: &Arc<AtomicU64>, waiting: Box<dyn Fn(u64) -> u64 + Send + Sync>| {
+        let serve = |call: ServiceCall<'_>| Some(call.body.to_vec());
+        let name = NameOptions::new().stateless();
+        let right = node.serve(&"/echo".parse().unwrap(), &root, name, serve).unwrap();
+        let options = GrowthOptions::new(1, 3).waiting_max(10).looks(1).pause(Duration::ZERO);
+        let options = options.look_every(Duration::from_millis(5)).start_limit(LONG);
+        let (reads, started) = (reads.clone(), started.clone());
+        let load = move || {
+            let waiting = waiting(reads.fetch_add(1, SeqCst));
+            NodeLoad { waiting, ..NodeLoad::default() }
+        };
+        let start = move || {
+            started.fetch_add(1, SeqCst);
+            Ok(())
+        };
+        node.grow_by(&right, options, load, start).unwrap()
+    };
+    let mut nodes = [join("a"), join("b")];
+    nodes.sort_by_key(Node::id);
+    let [decider, late] = nodes;
+    // The member that decides has the lowest number of all.
+    let mut spares = Vec::new();
+    let third = loop {
+        let node = join(&format!("c{}", spares.len()));
+        if node.id() > decider.id() {
+            break node;
+        }
+        spares.push(node);
+    };
+
+    let [of_decider, of_late, of_third] = <[Arc<AtomicU64>; 3]>::default();
+    let first = grow(&decider, &of_decider, Box::new(|_| STEADY));
+    // From this read on: a high load, and no answer while the gate is closed.
+    let (high, gate) = (Arc::new(AtomicU64::new(u64::MAX)), Arc::new(AtomicBool::new(false)));
+    let (from, opened) = (high.clone(), gate.clone());
+    let waiting = move |read: u64| {
+        while read > from.load(SeqCst) && !opened.load(SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        if read == from.load(SeqCst) { HIGH } else { STEADY }
+    };
+    let second = grow(&late, &of_late, Box::new(waiting));
+    while first.wanted() != Some(2) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    await_more(&of_late, 2);
+    let next = of_late.load(SeqCst) + 1;
+    high.store(next, SeqCst);
+    while of_late.load(SeqCst) <= next + 1 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let joined = grow(&third, &of_third, Box::new(|_| STEADY));
+    // The member that decides knows the third one once it calls it.
+    await_more(&of_third, 1);
+    gate.store(true, SeqCst);
+    await_more(&of_decider, 3);
+    assert_eq!((started.load(SeqCst), first.wanted()), (0, Some(3)), "{:?}", first.history());
+    drop((first, second, joined));
 }
 
 #[test]

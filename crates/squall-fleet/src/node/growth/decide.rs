@@ -18,6 +18,8 @@
 //!   start limits. A member is then asked to leave for it.
 //! - I7. The size tells of the started members that may still come. Each member of the fleet takes those that
 //!   come off by itself. So a member that takes over waits for them, or counts them as lost (I2, I6).
+//! - I8. A start that the others were told of happens only if this member still decides, knows no later size,
+//!   and a member is still missing. Its time begins there.
 //!
 //! Cost: a look takes time in proportion to the members.
 //! Source: Wentzlaff 2012, §3.2.4 and §3.5.1 (FO-13). The hysteresis is that of `squall-adapt`.
@@ -75,6 +77,8 @@ struct Starts {
     after: Option<Duration>,
     /// A started member may still come.
     is_pending: bool,
+    /// The others are told of the pending start, and it has not happened yet.
+    is_announced: bool,
     /// Starts in a row that failed or were lost.
     failures: u32,
     /// Times until which the members of lost starts may still come (I6).
@@ -92,7 +96,8 @@ impl Starts {
         let new = members.iter().filter(|node| self.is_new(**node)).count();
         self.seen = Some(members);
         for _ in 0..new {
-            if self.is_pending {
+            // A start that has not happened yet brings no member.
+            if self.is_pending && !self.is_announced {
                 self.end();
             } else if self.lost.pop_front().is_some() {
                 self.late += 1;
@@ -133,7 +138,13 @@ impl Starts {
 
     /// Ends the pending start, and the row of failures.
     fn end(&mut self) {
-        (self.after, self.is_pending, self.failures) = (None, false, 0);
+        self.withdraw();
+        self.failures = 0;
+    }
+
+    /// Forgets the pending start.
+    fn withdraw(&mut self) {
+        (self.after, self.is_pending, self.is_announced) = (None, false, false);
     }
 }
 
@@ -198,6 +209,10 @@ impl Sizer {
         let size = Size { wanted: self.bound(size.wanted), coming: size.coming.min(LATE + 1), ..size };
         if size.change > 0 && size > self.size {
             let mut starts = std::mem::take(&mut self.starts);
+            if starts.is_announced {
+                // The other member decides whether it starts one.
+                starts.withdraw();
+            }
             if starts.coming() != size.coming {
                 starts.take_over(size.coming, now.saturating_add(self.options.start_limit), self.late(now));
             }
@@ -275,6 +290,32 @@ impl Sizer {
         self.leaving.contains_key(&node)
     }
 
+    /// Looks at the members again, once the others know of the start. Returns whether it happens now. Else it
+    /// is withdrawn (I8).
+    pub(super) fn confirm_start(&mut self, now: Duration, members: BTreeSet<NodeId>, decides: bool) -> bool {
+        let stay = members.iter().filter(|node| !self.leaving.contains_key(node)).count();
+        let lacks = u32::try_from(stay).is_ok_and(|stay| stay < self.size.wanted);
+        self.starts.see(now, members);
+        let starts = self.starts.is_announced && decides && lacks;
+        if starts {
+            self.starts.is_announced = false;
+            // The others were told meanwhile.
+            self.starts.after = Some(self.start_until(now));
+            self.count_starts();
+        } else {
+            self.withdraw_start();
+        }
+        starts
+    }
+
+    /// Withdraws the start that the others were told of.
+    pub(super) fn withdraw_start(&mut self) {
+        if self.starts.is_announced {
+            self.starts.withdraw();
+        }
+        self.count_starts();
+    }
+
     /// Notes that a start failed at once.
     pub(super) fn start_failed(&mut self, now: Duration) {
         self.starts.failures += 1;
@@ -346,9 +387,7 @@ impl Sizer {
                         false => GrowthReason::MemberMissing,
                     };
                     self.starts.lose(self.late(now));
-                    let failures = self.starts.failures;
-                    let pause = if failures > 0 { self.pause(failures) } else { Duration::ZERO };
-                    self.start(now, pause);
+                    self.start(now);
                     (GrowthAction::Start, reason, None)
                 }
             };
@@ -416,7 +455,7 @@ impl Sizer {
                 () => {
                     self.change(now, true);
                     self.want(members + 1);
-                    self.start(now, Duration::ZERO);
+                    self.start(now);
                     (GrowthAction::Start, cause, None)
                 }
             };
@@ -433,9 +472,17 @@ impl Sizer {
         }
     }
 
-    fn start(&mut self, now: Duration, pause: Duration) {
-        self.starts.is_pending = true;
-        self.starts.after = Some(now.saturating_add(self.options.start_limit.max(pause)));
+    /// Announces a start. [`Sizer::confirm_start`] follows.
+    fn start(&mut self, now: Duration) {
+        (self.starts.is_pending, self.starts.is_announced) = (true, true);
+        self.starts.after = Some(self.start_until(now));
+    }
+
+    /// Returns the time until which no start follows one that happens now.
+    fn start_until(&self, now: Duration) -> Duration {
+        let failures = self.starts.failures;
+        let pause = if failures > 0 { self.pause(failures) } else { Duration::ZERO };
+        now.saturating_add(self.options.start_limit.max(pause))
     }
 
     fn shrink(

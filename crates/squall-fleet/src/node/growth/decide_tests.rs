@@ -72,6 +72,10 @@ impl Fleet {
         let loads = self.members.iter().map(|(node, load)| (*node, Some(*load))).collect();
         let (step, decision) = self.sizer.look(self.now(), ME, &loads);
         self.record.extend(decision.map(|decision| (self.seconds, decision.action, decision.reason)));
+        if step == Step::Start {
+            let members = self.members.keys().copied().collect();
+            assert!(self.sizer.confirm_start(self.now(), members, true));
+        }
         match step {
             Step::Keep => {}
             Step::Start if self.starts_nothing => {}
@@ -428,4 +432,84 @@ fn a_start_goes_on_if_another_member_tells_an_equal_size() {
     // Another size is new, and two members are missing.
     fleet.follow(change + 3, 3, 0);
     assert_eq!(fleet.look(), Step::Start);
+}
+
+/// A fleet of two with one member, which has told the others of the start of the second one.
+fn fleet_with_announced_start() -> Fleet {
+    let mut fleet = Fleet::new(2);
+    fleet.run(5, 160);
+    fleet.members.remove(&NodeId(2));
+    fleet.seconds += 1;
+    let loads = fleet.members.iter().map(|(node, load)| (*node, Some(*load))).collect();
+    assert_eq!(fleet.sizer.look(fleet.now(), ME, &loads).0, Step::Start);
+    assert_eq!(fleet.sizer.size().coming, 1);
+    fleet
+}
+
+impl Fleet {
+    fn confirm_start(&mut self, decides: bool) -> bool {
+        let members = self.members.keys().copied().collect();
+        self.sizer.confirm_start(self.now(), members, decides)
+    }
+}
+
+#[test]
+fn a_start_is_withdrawn_if_a_member_came_while_the_others_were_told() {
+    let mut fleet = fleet_with_announced_start();
+    let told = fleet.sizer.size();
+    fleet.members.insert(NodeId(3), NodeLoad::default());
+    assert!(!fleet.confirm_start(true));
+    // The others learn that no member comes.
+    let size = fleet.sizer.size();
+    assert!(size > told && (size.wanted, size.coming) == (2, 0), "{size:?}");
+    fleet.run(20, 160);
+    assert_eq!((fleet.size(), fleet.wanted()), (2, Some(2)));
+}
+
+#[test]
+fn a_start_is_withdrawn_if_another_member_decides_and_does_not_delay_the_next_one() {
+    let mut fleet = fleet_with_announced_start();
+    assert!(!fleet.confirm_start(false));
+    assert_eq!((fleet.look(), fleet.size()), (Step::Start, 2));
+}
+
+#[test]
+fn a_later_size_counts_the_starts_of_its_member_alone() {
+    for coming in [0, 1] {
+        let mut fleet = fleet_with_announced_start();
+        let Size { change, .. } = fleet.sizer.size();
+        fleet.follow(change + 1, 2, coming);
+        assert!(!fleet.confirm_start(true), "{coming}");
+        assert_eq!(fleet.sizer.size(), Size { change: change + 1, wanted: 2, coming });
+        assert_eq!(fleet.look(), if coming == 0 { Step::Start } else { Step::Keep });
+    }
+}
+
+#[test]
+fn the_time_of_a_start_begins_once_the_others_know_of_it() {
+    let mut fleet = fleet_with_announced_start();
+    // One of the others answers after the start limit.
+    fleet.seconds += 5;
+    assert!(fleet.confirm_start(true));
+    fleet.starts_nothing = true;
+    let steps: Vec<Step> = (0..5).map(|_| fleet.look()).collect();
+    assert_eq!(steps, [Step::Keep, Step::Keep, Step::Keep, Step::Keep, Step::Start]);
+}
+
+#[test]
+fn the_member_of_a_lost_start_takes_the_place_of_one_that_has_not_started() {
+    let mut fleet = fleet_with_announced_start();
+    assert!(fleet.confirm_start(true));
+    fleet.seconds += 5;
+    let loads = fleet.members.iter().map(|(node, load)| (*node, Some(*load))).collect();
+    assert_eq!(fleet.sizer.look(fleet.now(), ME, &loads).0, Step::Start);
+    assert_eq!(fleet.sizer.size().coming, 2);
+    // The first one comes, so the second one is not started.
+    fleet.members.insert(NodeId(3), NodeLoad::default());
+    assert!(!fleet.confirm_start(true));
+    assert_eq!(fleet.sizer.size().coming, 0);
+    // A further member joined by a command.
+    fleet.members.insert(NodeId(4), NodeLoad::default());
+    fleet.run(20, 240);
+    assert_eq!((fleet.size(), fleet.wanted()), (3, Some(3)));
 }

@@ -111,9 +111,45 @@ impl Member {
         self.sizer.begin(now, members)
     }
 
+    fn note_leaves(&mut self, now: Duration, node: NodeId, leaves: Leaves) {
+        match leaves {
+            Leaves::No => {}
+            Leaves::Resigns => {
+                self.sizer.resigned(now, node);
+                // The request tells it that it may leave.
+                self.to_ask.insert(node);
+            }
+            Leaves::Known => self.sizer.leaves(now, node),
+        }
+    }
+
     /// Returns the size to tell the others before a start (I4).
     pub(super) fn size(&self) -> Size {
         self.sizer.size()
+    }
+
+    /// Notes the answer of a member that was told of a start.
+    pub(super) fn hear(&mut self, now: Duration, node: NodeId, answer: Answer) {
+        self.sizer.follow(now, answer.size);
+        self.note_leaves(now, node, answer.leaves);
+    }
+
+    /// Returns whether a start happens that the others were told of with this size. Else the start is
+    /// withdrawn (`decide`/I8).
+    pub(super) fn confirm_start(
+        &mut self,
+        now: Duration,
+        me: NodeId,
+        members: BTreeSet<NodeId>,
+        told: Size,
+    ) -> bool {
+        let decides = members.first() == Some(&me) && told == self.sizer.size();
+        self.sizer.confirm_start(now, members, decides)
+    }
+
+    /// Withdraws a start that the others were told of.
+    pub(super) fn withdraw_start(&mut self) {
+        self.sizer.withdraw_start();
     }
 
     /// Decides by the answers of the others, which were told a size. Returns the next step, and the decision
@@ -139,14 +175,8 @@ impl Member {
         // Those that know a later size have not taken the one that they were told.
         let is_told = told == self.sizer.size();
         for (node, answer) in answers {
-            match answer.map(|answer| answer.leaves) {
-                None | Some(Leaves::No) => {}
-                Some(Leaves::Resigns) => {
-                    self.sizer.resigned(now, *node);
-                    // The request tells it that it may leave.
-                    self.to_ask.insert(*node);
-                }
-                Some(Leaves::Known) => self.sizer.leaves(now, *node),
+            if let Some(answer) = answer {
+                self.note_leaves(now, *node, answer.leaves);
             }
         }
         let mut loads: BTreeMap<_, _> =

@@ -55,11 +55,15 @@ impl Fleet {
         let nodes: BTreeSet<NodeId> = self.members.keys().copied().collect();
         let (me, mut decider) = self.members.pop_first().unwrap();
         self.members.values_mut().for_each(|member| member.pass_on(now, nodes.clone()));
-        let size = decider.begin(now, me, nodes);
+        let size = decider.begin(now, me, nodes.clone());
         let answers = self.tell(now, me, size);
         let (step, _) = decider.decide(now, me, load, size, &answers);
         if step == Step::Start {
-            self.tell(now, me, decider.size());
+            let told = decider.size();
+            for (node, answer) in self.tell(now, me, told) {
+                answer.into_iter().for_each(|answer| decider.hear(now, node, answer));
+            }
+            assert!(decider.confirm_start(now, me, nodes, told));
         }
         self.members.insert(me, decider);
         step
@@ -309,4 +313,46 @@ fn a_start_that_was_told_and_brings_no_member_in_time_is_repeated_and_its_member
     fleet.die(leaver.unwrap());
     fleet.assert_keeps(40);
     assert_eq!((fleet.wanted(2), fleet.members.len()), (Some(3), 3));
+}
+
+/// The member that decides, with a start of which it tells the others now.
+fn decider_with_start(fleet: &mut Fleet) -> (Duration, Member, BTreeSet<NodeId>) {
+    fleet.assert_keeps(3);
+    fleet.die(3);
+    fleet.seconds += 1;
+    let now = Duration::from_secs(fleet.seconds);
+    let load = NodeLoad { waiting: STEADY, ..NodeLoad::default() };
+    let nodes: BTreeSet<NodeId> = fleet.members.keys().copied().collect();
+    let (me, mut decider) = fleet.members.pop_first().unwrap();
+    let size = decider.begin(now, me, nodes.clone());
+    let answers = fleet.tell(now, me, size);
+    assert_eq!(decider.decide(now, me, load, size, &answers).0, Step::Start);
+    (now, decider, nodes)
+}
+
+#[test]
+fn a_start_happens_only_as_the_others_were_told() {
+    type Change = fn(&mut Fleet, Duration, &mut BTreeSet<NodeId>);
+    let nothing: Change = |_, _, _| {};
+    let decides_other: Change = |_, _, nodes| _ = nodes.insert(NodeId(0));
+    let resigns: Change = |fleet, _, _| fleet.member(2).resign();
+    // Another member decides by an older directory.
+    let decided_other: Change = |fleet, now, nodes| {
+        let member = fleet.member(2);
+        member.begin(now, NodeId(2), nodes.clone());
+        member.resign();
+        member.begin(now, NodeId(2), nodes.clone());
+    };
+    for (change, starts) in
+        [(nothing, true), (decides_other, false), (resigns, false), (decided_other, false)]
+    {
+        let mut fleet = Fleet::new(3);
+        let (now, mut decider, mut nodes) = decider_with_start(&mut fleet);
+        change(&mut fleet, now, &mut nodes);
+        let told = decider.size();
+        for (node, answer) in fleet.tell(now, NodeId(1), told) {
+            decider.hear(now, node, answer.unwrap());
+        }
+        assert_eq!(decider.confirm_start(now, NodeId(1), nodes, told), starts);
+    }
 }

@@ -10,7 +10,8 @@
 //! - I2. A member leaves by the code of its program, in two phases. The one that decides only asks.
 //! - I3. The program's closures run on the thread of [`Growth`], without a lock.
 //! - I4. A member is started once the others know of it. So the next member to decide waits for it. One that
-//!   does not answer delays a start by the start limit at most, and may not know of it.
+//!   does not answer delays a start by the start limit at most, and may not know of it. Their answers and the
+//!   members are looked at again before the start (`decide`/I8).
 //!
 //! Not promised: the exact size. While the leader of the group changes, two members may decide at once, and
 //! the fleet may have one member too many for a moment.
@@ -312,8 +313,8 @@ impl Looker {
         }
         decision.into_iter().for_each(|decision| self.shared.record(decision));
         if step == Step::Start {
-            self.tell_of_start(driver, me);
-            self.start_member(driver);
+            let told = self.tell_of_start(driver, me);
+            self.start_member(driver, me, told);
         }
         self.ask_to_leave(driver, &members);
     }
@@ -341,9 +342,10 @@ impl Looker {
         }
     }
 
-    /// Tells the others that a member is about to be started (I4). Repeats it for those that do not answer,
-    /// until they are gone, or the start limit is over.
-    fn tell_of_start(&self, driver: &Arc<Driver>, me: NodeId) {
+    /// Tells the others that a member is about to be started (I4), and returns the size that they were told.
+    /// Repeats it for those that do not answer, until they are gone, the start limit is over, or a later size
+    /// is known.
+    fn tell_of_start(&self, driver: &Arc<Driver>, me: NodeId) -> Size {
         let size = self.shared.state().member.size();
         let until = self.shared.now().saturating_add(self.options.start_limit);
         let mut told = BTreeSet::from([me]);
@@ -353,38 +355,56 @@ impl Looker {
             let tell = |(node, name): (&NodeId, &Name)| (*node, self.call(driver, name, LOAD, size));
             let calls: Vec<_> = others.iter().map(tell).collect();
             for (node, call) in calls {
-                if matches!(block(call), Some(Ok(_))) {
+                if let Some(answer) = answer(block(call)) {
                     told.insert(node);
+                    self.shared.state().member.hear(self.shared.now(), node, answer);
                 }
             }
             let all = others.keys().all(|node| told.contains(node));
-            let is_over = all || driver.is_closed() || self.shared.now() >= until;
+            let is_old = self.shared.state().member.size() != size;
+            let is_over = all || is_old || driver.is_closed() || self.shared.now() >= until;
             if is_over || self.shared.wait(self.options.look_every, |state| state.ended) {
-                return;
+                return size;
             }
         }
     }
 
-    /// Starts a member, if this one may still decide.
-    fn start_member(&mut self, driver: &Arc<Driver>) {
-        let failed = !driver.has_lease()
-            || match catch_unwind(AssertUnwindSafe(&mut self.start)) {
-                Ok(result) => result.is_err(),
-                Err(payload) => {
-                    drop_payload(payload);
-                    true
-                }
-            };
-        if failed {
-            let now = self.shared.now();
-            let mut state = self.shared.state();
-            state.member.start_failed(now);
-            let last = state.history.back().copied();
-            drop(state);
-            if let Some(last) = last {
-                let reason = GrowthReason::StartFailed;
-                self.shared.record(GrowthDecision { at: now, action: GrowthAction::Keep, reason, ..last });
+    /// Starts a member, if this one still decides by the size that it has told the others, and a member is
+    /// still missing.
+    fn start_member(&mut self, driver: &Arc<Driver>, me: NodeId, told: Size) {
+        let members = driver.growing(&self.shared.fleet).into_keys().collect();
+        // Without a lease, the members may be old.
+        let has_lease = driver.has_lease();
+        let mut state = self.shared.state();
+        let starts = if has_lease && !state.ended {
+            state.member.confirm_start(self.shared.now(), me, members, told)
+        } else {
+            state.member.withdraw_start();
+            false
+        };
+        drop(state);
+        if !starts {
+            return self.record_start(GrowthReason::StartWithdrawn);
+        }
+        let failed = match catch_unwind(AssertUnwindSafe(&mut self.start)) {
+            Ok(result) => result.is_err(),
+            Err(payload) => {
+                drop_payload(payload);
+                true
             }
+        };
+        if failed {
+            self.shared.state().member.start_failed(self.shared.now());
+            self.record_start(GrowthReason::StartFailed);
+        }
+    }
+
+    /// Records the end of the start that was decided last.
+    fn record_start(&self, reason: GrowthReason) {
+        let last = self.shared.state().history.back().copied();
+        if let Some(last) = last {
+            let at = self.shared.now();
+            self.shared.record(GrowthDecision { at, action: GrowthAction::Keep, reason, ..last });
         }
     }
 }

@@ -134,6 +134,9 @@ pub enum GrowthReason {
     StartLate,
     /// The closure that starts members failed.
     StartFailed,
+    /// A start did not happen. While the others were told of it, a member came, the size changed, or another
+    /// member began to decide.
+    StartWithdrawn,
     /// A started member is on its way.
     Starting,
     /// A member leaves.
@@ -171,6 +174,7 @@ impl fmt::Display for GrowthReason {
             GrowthReason::StartLost => "a started member did not join in time",
             GrowthReason::StartLate => "a started member joined too late",
             GrowthReason::StartFailed => "the start of a member failed",
+            GrowthReason::StartWithdrawn => "the start of a member was withdrawn",
             GrowthReason::Starting => "a member starts",
             GrowthReason::Leaving => "a member leaves",
             GrowthReason::Joined => "a member joined by a command",
