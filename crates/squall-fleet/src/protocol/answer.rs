@@ -19,6 +19,16 @@ pub(crate) enum Part {
     Service(u64),
 }
 
+impl Key {
+    /// Returns the shard, if it is not a service.
+    pub(crate) fn shard(self) -> Option<u32> {
+        match self.part {
+            Part::Shard(shard) => Some(shard),
+            Part::Service(_) => None,
+        }
+    }
+}
+
 /// A server's answer to a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Answer {

@@ -10,6 +10,8 @@
 //! - I2. A call that ends as not run was never sent, or each attempt was refused.
 //! - I3. Otherwise the client says that the call may have run. Only a call marked repeatable is then sent to
 //!   another server.
+//! - I4. Calls that a full session holds back wait in the order of their begins, apart for each shard and each
+//!   name without shards. The end of a call wakes the first of them. A call passes no older one that waits.
 //!
 //! Source: Birrell and Nelson, *Implementing remote procedure calls*, 1984; Wentzlaff 2012, §3.2.3 and
 //! §3.3.1.
@@ -32,6 +34,8 @@ const SESSION_IDLE: Time = 300_000_000;
 const KEPT: usize = 1_024;
 /// The wait before a refused call is sent again.
 const PAUSE: Time = 10_000;
+/// A time that has passed.
+const AT_ONCE: Time = 0;
 
 /// A call of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -110,11 +114,23 @@ impl OpenCalls {
     }
 }
 
+/// The calls that wait for room in a session, oldest first for each name and shard (I4).
+#[derive(Debug, Default)]
+struct WaitingCalls(BTreeSet<(NameAlias, Option<u32>, CallId)>);
+
+impl WaitingCalls {
+    fn first(&self, name: NameAlias, shard: Option<u32>) -> Option<CallId> {
+        let mut calls = self.0.range((name, shard, CallId(0))..=(name, shard, CallId(u64::MAX)));
+        calls.next().map(|(_, _, id)| *id)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Client {
     random: Random,
     calls: BTreeMap<CallId, Call>,
     open: OpenCalls,
+    waiting: WaitingCalls,
     timers: BTreeSet<(Time, CallId)>,
     sessions: BTreeMap<Key, ClientSession>,
     /// The service of a name with several, for services with state.
@@ -130,6 +146,7 @@ impl Client {
             random,
             calls: BTreeMap::new(),
             open: OpenCalls::default(),
+            waiting: WaitingCalls::default(),
             timers: BTreeSet::new(),
             sessions: BTreeMap::new(),
             chosen: BTreeMap::new(),
@@ -209,11 +226,37 @@ impl Client {
         if let Some(sent) = call.sent {
             self.forget_attempts(sent);
         }
+        if !self.waiting.0.is_empty() {
+            self.stop_waiting(call.route.name.alias(), call.route.shard, id);
+        }
         self.done.push((id, result));
     }
 
+    /// Forgets the number of a call, so that its session has room for another one.
     fn forget_attempts(&mut self, sent: Sent) {
         self.open.0.remove(&(sent.session, sent.number));
+        self.wake_first(sent.key.name, sent.key.shard());
+    }
+
+    /// Ends the wait of a call for room. The next one may have been behind it.
+    fn stop_waiting(&mut self, name: NameAlias, shard: Option<u32>, id: CallId) {
+        if self.waiting.0.remove(&(name, shard, id)) {
+            self.wake_first(name, shard);
+        }
+    }
+
+    /// Wakes the oldest call that waits for room.
+    fn wake_first(&mut self, name: NameAlias, shard: Option<u32>) {
+        if let Some(first) = self.waiting.first(name, shard) {
+            self.wait(first, AT_ONCE);
+        }
+    }
+
+    /// Returns whether the session of a key takes a further call, as far as it is known.
+    fn has_room(&self, key: Key) -> bool {
+        let session = self.sessions.get(&key).and_then(|session| session.id);
+        // The server drops the frame of a client with more.
+        session.is_none_or(|session| self.open.numbers(session).count() < OPEN_MAX)
     }
 
     /// Ends all calls, of a node that closes.
@@ -313,7 +356,8 @@ impl Client {
         }
     }
 
-    /// Chooses a service of a name: the nearest one. A service with state is kept, the others take turns.
+    /// Chooses a service of a name: the nearest one. A service with state is kept. The others take turns, as
+    /// far as their sessions have room.
     fn choose(&mut self, alias: NameAlias, entry: &Entry, lookup: &dyn Lookup) -> Option<(NodeId, u64)> {
         let places = || entry.places.iter().filter(|place| !place.leaving);
         if let Some(chosen) = self.chosen.get(&alias)
@@ -322,7 +366,12 @@ impl Client {
             return Some(*chosen);
         }
         let nearest = places().map(|place| lookup.distance(place.node)).min()?;
-        let near: Vec<_> = places().filter(|place| lookup.distance(place.node) == nearest).collect();
+        let mut near: Vec<_> = places().filter(|place| lookup.distance(place.node) == nearest).collect();
+        if entry.stateless {
+            let has_room = |service| self.has_room(Key { name: alias, part: Part::Service(service) });
+            let free: Vec<_> = near.iter().copied().filter(|place| has_room(place.service)).collect();
+            near = if free.is_empty() { near } else { free };
+        }
         let place = near[usize::try_from(self.random.below(near.len() as u64)).unwrap_or(0)];
         let chosen = (place.node, place.service);
         if !entry.stateless {
@@ -331,9 +380,26 @@ impl Client {
         Some(chosen)
     }
 
+    /// Returns whether a call that was not sent yet has to wait for room (I4).
+    fn waits_for_room(&mut self, id: CallId, key: Key) -> bool {
+        let shard = key.shard();
+        let first = self.waiting.first(key.name, shard);
+        let waits = first.is_some_and(|first| first < id) || !self.has_room(key);
+        if waits {
+            self.waiting.0.insert((key.name, shard, id));
+            self.wait(id, Time::MAX);
+        } else {
+            self.stop_waiting(key.name, shard, id);
+        }
+        waits
+    }
+
     /// Sends a call, or asks for a session first. Returns whether the node has left such a question
     /// unanswered, as a node does that has died.
     fn send(&mut self, now: Time, id: CallId, key: Key, node: NodeId) -> bool {
+        if self.calls.get(&id).is_some_and(|call| call.sent.is_none()) && self.waits_for_room(id, key) {
+            return false;
+        }
         let Some(call) = self.calls.get_mut(&id) else { return false };
         let session = self.sessions.entry(key).or_default();
         // The server may forget a session without calls.
@@ -364,11 +430,6 @@ impl Client {
         let sent = match call.sent {
             Some(sent) => Sent { node, attempts: sent.attempts + 1, ..sent },
             None => {
-                // The server drops the frame of a client with more.
-                if self.open.numbers(session_id).count() >= OPEN_MAX {
-                    self.wait(id, now + PAUSE);
-                    return false;
-                }
                 let number = session.next;
                 session.next += 1;
                 call.retry = RETRY;
@@ -493,7 +554,10 @@ impl Client {
             .collect();
         for id in calls {
             if let Some(call) = self.calls.get(&id) {
-                lookup.doubt(call.route.name.alias());
+                let (name, shard) = (call.route.name.alias(), call.route.shard);
+                lookup.doubt(name);
+                // Another service may be chosen now.
+                self.wake_first(name, shard);
             }
             // Not at once: the directory may still name the node.
             let at = self.calls.get(&id).map_or(now, |call| call.act_at.min(now + PAUSE));

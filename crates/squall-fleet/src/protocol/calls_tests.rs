@@ -148,6 +148,33 @@ fn calls_above_the_limit_are_sent_once_others_have_ended() {
     assert_eq!(sent(&mut client, &mut lookup, 20_000), [(last, open)]);
 }
 
+/// Ends a call that is open, and notes the calls that the client sends for it at once.
+fn end(client: &mut Client, lookup: &mut OutOfDate, now: Time, number: u64) -> Vec<u64> {
+    client.answered(now, DEAD, 5, number, Answer::Result(Vec::new()), lookup);
+    sent(client, lookup, now).into_iter().map(|(number, _)| number).collect()
+}
+
+#[test]
+fn calls_above_the_limit_wait_without_a_poll_and_are_sent_in_their_order() {
+    let (mut client, mut lookup) = (Client::new(Random::new(1)), OutOfDate::new());
+    let first: Vec<_> = (0..OPEN_MAX + 3).map(|_| call(&mut client, 0)).collect();
+    assert_eq!(sent(&mut client, &mut lookup, 0).len(), OPEN_MAX);
+    // The next event is that of the calls that were sent.
+    assert_eq!(client.wake_at(), 100_000);
+    // A younger call, at a time at which there is room, is behind the three that wait.
+    client.answered(50, DEAD, 5, 0, Answer::Result(Vec::new()), &mut lookup);
+    let younger = call(&mut client, 50);
+    let mut number = OPEN_MAX as u64;
+    assert_eq!(sent(&mut client, &mut lookup, 50).len(), 1);
+    for _ in 0..3 {
+        assert_eq!(end(&mut client, &mut lookup, 60, number - 1), [number + 1]);
+        number += 1;
+    }
+    assert_eq!(end(&mut client, &mut lookup, 70, number), []);
+    let ended: Vec<_> = client.done.drain(..).map(|(id, _)| id).collect();
+    assert_eq!(ended[ended.len() - 3..], [first[OPEN_MAX], first[OPEN_MAX + 1], younger]);
+}
+
 #[test]
 fn the_largest_call_fits_into_a_frame() {
     let key = Key { name: NameAlias(u128::MAX), part: Part::Service(u64::MAX) };

@@ -630,10 +630,7 @@ impl Core {
             Arrived::Ignore => {}
             Arrived::Answer(answer) => self.send(from, Body::Answered { session, number, answer }),
             Arrived::Run { run, service, client } => {
-                let shard = match key.part {
-                    Part::Shard(shard) => Some(shard),
-                    Part::Service(_) => None,
-                };
+                let shard = key.shard();
                 self.outputs.push_back(Output::Run { run, service, shard, client, method, body });
             }
         }
