@@ -9,7 +9,8 @@
 //! - I2. Each reading thread ends when its connection does, and the keeper joins it. So at the keeper's end
 //!   all threads have ended, and the receiver is not called any more.
 //! - I3. Accepted connections without a whole greeting are at most `half_open`. Each connection has at most
-//!   `dead_after` for its greeting, also a dialled one.
+//!   `dead_after` for its greeting, also a dialled one. If there is no room for a further one, the host with
+//!   the most of them loses its oldest one, unless the new one is of a host with as many.
 //! - I4. All connections are at most `connections`.
 //!
 //! Cost: an idle keeper sleeps. It wakes for orders, new connections and the ends of pauses.
@@ -463,13 +464,21 @@ impl Keeper {
             match self.listener.accept() {
                 Ok((stream, from)) => {
                     let settings = &self.shared.settings;
-                    if self.half_open.len() < settings.half_open && self.connections() < settings.connections
-                    {
-                        let until = now + settings.dead_after;
-                        self.half_open.push(HalfOpen::new(stream, from, until));
-                    } else {
+                    let until = now + settings.dead_after;
+                    let has_room = self.half_open.len() < settings.half_open
+                        && self.connections() < settings.connections;
+                    if !has_room {
+                        // One of the two is refused: the new one, or one that makes room for it.
                         add(&self.shared.counts.refused, 1);
+                        match displaced(
+                            self.half_open.iter().map(|half| host(half.from.ip())),
+                            host(from.ip()),
+                        ) {
+                            Some(at) => drop(self.half_open.remove(at)),
+                            None => continue,
+                        }
                     }
+                    self.half_open.push(HalfOpen::new(stream, from, until));
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if lacks_resources(&error) => {
@@ -610,6 +619,30 @@ fn same_host(one: IpAddr, other: IpAddr) -> bool {
     one.to_canonical() == other.to_canonical()
 }
 
+/// The host of an address, for the limit of connections without a greeting. One host may have all addresses
+/// of a network of version 6, which has 64 bits.
+fn host(address: IpAddr) -> u64 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_bits().into(),
+        // The networks below 2^32 are reserved, and have the loopback alone.
+        IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
+    }
+}
+
+/// Chooses the connection that makes room for one of the host `new`: the oldest one of the host with the most
+/// (I3). The connections are in the order of their age. Returns `None` if no host has more than the new one
+/// would have.
+fn displaced(hosts: impl Iterator<Item = u64> + Clone, new: u64) -> Option<usize> {
+    let mut counts = HashMap::new();
+    hosts.clone().for_each(|host| *counts.entry(host).or_insert(0_usize) += 1);
+    let most = counts.values().copied().max()?;
+    let of_new = counts.get(&new).copied().unwrap_or(0);
+    if most <= of_new + 1 {
+        return None;
+    }
+    hosts.enumerate().find(|(_, host)| counts.get(host) == Some(&most)).map(|(at, _)| at)
+}
+
 /// Whether the process or the system has no descriptor or memory for a connection.
 fn lacks_resources(error: &io::Error) -> bool {
     let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
@@ -635,5 +668,40 @@ fn finish_dial(stream: &TcpStream) -> io::Result<()> {
         Err(ErrorKind::ConnectionRefused.into())
     } else {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_with_the_most_half_open_connections_makes_room() {
+        let displaced = |hosts: &[u64], new| displaced(hosts.iter().copied(), new);
+        assert_eq!(displaced(&[7, 1, 1, 1], 2), Some(1));
+        assert_eq!(displaced(&[2, 1, 1, 1], 2), Some(1));
+        // Of hosts with equal shares, none loses one to another.
+        assert_eq!(displaced(&[2, 2, 1, 1], 2), None);
+        assert_eq!(displaced(&[1, 2, 3], 4), None);
+        assert_eq!(displaced(&[1, 1, 1], 1), None);
+        assert_eq!(displaced(&[], 1), None);
+        let mut hosts = vec![1; 32];
+        // The new host comes up to its share.
+        let mut came = 0;
+        while let Some(at) = super::displaced(hosts.iter().copied(), 2) {
+            hosts.remove(at);
+            hosts.push(2);
+            came += 1;
+        }
+        assert_eq!((came, hosts.iter().filter(|host| **host == 1).count()), (16, 16));
+    }
+
+    #[test]
+    fn a_host_is_an_address_of_version_4_or_a_network_of_version_6() {
+        let of = |text: &str| host(text.parse().unwrap());
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_ne!(of("10.0.0.2"), of("10.0.0.1"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:0:0:1"));
+        assert_ne!(of("2001:db8:0:1::1"), of("2001:db8::1"));
     }
 }

@@ -61,7 +61,9 @@ impl TcpBuilder {
         self
     }
 
-    /// Sets the most accepted connections that have not yet said hello; 32 by default.
+    /// Sets the most accepted connections that have not yet said hello; 32 by default. If there is no room for
+    /// a further one, the host with the most of them loses its oldest one, so that no host locks others out. A
+    /// host is an address of version 4, or a network of version 6 with 64 bits.
     pub fn half_open(mut self, most: usize) -> TcpBuilder {
         self.settings.half_open = most.max(1);
         self

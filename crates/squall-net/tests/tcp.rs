@@ -5,6 +5,7 @@
 mod common;
 
 use common::{AGAIN, Arrived, PATIENCE, address, next, start, until};
+use rustix::net::{AddressFamily, SocketType, socket};
 use squall_fleet::{Receiver, Transport};
 use squall_net::{Tcp, TcpBuilder, TcpStats};
 use std::io::{ErrorKind, Read, Write};
@@ -293,6 +294,33 @@ fn silent_connections_are_limited() {
     assert_eq!(b.stats().refused, 1);
     first.write_all(&[&MAGIC[..], &[0], &framed(b"x")].concat()).unwrap();
     assert_eq!(next(&at_b).1, b"x");
+}
+
+/// Connects from an address of this machine.
+fn connect_from(from: [u8; 4], to: SocketAddr) -> TcpStream {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from((from, 0))).unwrap();
+    rustix::net::connect(&socket, &to).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+#[test]
+fn silent_connections_of_one_host_lock_no_other_one_out() {
+    let (b, at_b) = start(builder().half_open(4).dead_after(Duration::from_secs(3600)));
+    let mut silent: Vec<_> = (0..4).map(|_| connect_from([127, 0, 0, 1], address(&b))).collect();
+    let mut other = connect_from([127, 0, 0, 2], address(&b));
+    // The oldest one makes room.
+    assert_ended(&mut silent[0]);
+    // Further ones of the first host are refused.
+    assert_ended(&mut connect_from([127, 0, 0, 1], address(&b)));
+    other.write_all(&[&MAGIC[..], &[0], &framed(b"x")].concat()).unwrap();
+    assert_eq!(next(&at_b).1, b"x");
+    assert_eq!(read_hello(&mut other), b.endpoint());
+    assert_eq!(b.stats().refused, 2);
+    silent[1].write_all(&[&MAGIC[..], &[0], &framed(b"y")].concat()).unwrap();
+    assert_eq!(next(&at_b).1, b"y");
 }
 
 #[test]
