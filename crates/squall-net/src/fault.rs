@@ -1,8 +1,10 @@
 //! Connections that failed for a reason that a person can mend.
 
+use crate::frame::endpoint;
 use std::fmt;
+use std::net::SocketAddr;
 
-/// A connection that was refused or ended, since its sides do not agree on encryption.
+/// A connection that was refused or ended, since its sides do not agree on encryption or on an endpoint.
 ///
 /// [`Tcp::last_fault`](crate::Tcp::last_fault) returns the latest one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,12 @@ pub enum FaultReason {
     Encrypted,
     /// Different keys, or a greeting that was changed on the way.
     OtherKey,
+    /// Encryption with the same key, but the dialled node advertises another endpoint, or another node was
+    /// reached.
+    OtherEndpoint {
+        /// The address in the endpoint of the node that was reached.
+        answered: SocketAddr,
+    },
     /// A record that was changed, repeated or left out on the way. The connection was ended.
     Changed,
 }
@@ -48,6 +56,14 @@ impl fmt::Display for ConnectionFault {
             }
             FaultReason::OtherKey => {
                 write!(f, "{local} and {remote} have different keys; give both the key of one group")
+            }
+            FaultReason::OtherEndpoint { answered } => {
+                let answered = endpoint(*answered);
+                write!(
+                    f,
+                    "{local} dialled {remote}, and {answered} answered; name each node by the endpoint that it \
+                     advertises"
+                )
             }
             FaultReason::Changed => write!(
                 f,

@@ -47,6 +47,12 @@ pub(crate) fn address(endpoint: &str) -> Option<SocketAddr> {
     (address.port() != 0 && !address.ip().is_unspecified()).then_some(address)
 }
 
+/// Returns whether two addresses are of one endpoint. One of version 4 may be written as one of version 6.
+/// The number of an interface in an address is that of one machine alone.
+pub(crate) fn same_endpoint(one: SocketAddr, other: SocketAddr) -> bool {
+    (one.ip().to_canonical(), one.port()) == (other.ip().to_canonical(), other.port())
+}
+
 /// Makes the hello of an endpoint.
 pub(crate) fn hello(endpoint: &str) -> Vec<u8> {
     let length = u8::try_from(endpoint.len()).unwrap_or(0);

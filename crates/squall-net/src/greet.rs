@@ -11,7 +11,9 @@
 
 use crate::cipher::{Asking, CONFIRM_BYTES, GREETING_BYTES, LinkKeys, Opener, Secret};
 use crate::fault::FaultReason;
-use crate::frame::{HELLO_BYTES_MAX, Hello, LENGTH_BYTES, MAGIC, SEALED_MAGIC, hello, is_other_kind};
+use crate::frame::{
+    HELLO_BYTES_MAX, Hello, LENGTH_BYTES, MAGIC, SEALED_MAGIC, address, hello, is_other_kind, same_endpoint,
+};
 use crate::peer::Peer;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -182,7 +184,14 @@ impl Asked {
             }
         }
         let Some(asking) = self.asking.take() else { return Err(None) };
-        let Ok(keys) = asking.finish(&self.bytes) else { return Err(Some(FaultReason::OtherKey)) };
+        let Ok((keys, claimed)) = asking.finish(&self.bytes) else {
+            return Err(Some(FaultReason::OtherKey));
+        };
+        // The confirmation comes later, so the other side uses the connection as little (noise/I4).
+        let answered = address(&claimed).ok_or(None)?;
+        if self.peer.address.is_none_or(|dialled| !same_endpoint(dialled, answered)) {
+            return Err(Some(FaultReason::OtherEndpoint { answered }));
+        }
         let mut confirmation = Vec::new();
         if keys.seal(&[], &mut confirmation).is_err() {
             return Err(None);

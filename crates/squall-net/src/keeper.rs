@@ -10,7 +10,7 @@
 //!   all threads have ended, and the receiver is not called any more.
 //! - I3. Accepted connections without a whole greeting are at most `half_open`. Each connection has at most
 //!   `dead_after` for its greeting, also a dialled one. If there is no room for a further one, the host with
-//!   the most of them loses its oldest one, unless the new one is of a host with as many.
+//!   the most of them loses its oldest one. A new one of a host with as many is refused.
 //! - I4. All connections are at most `connections`.
 //!
 //! Cost: an idle keeper sleeps. It wakes for orders, new connections and the ends of pauses.

@@ -37,7 +37,7 @@ impl Secret {
 }
 
 impl Asking {
-    pub(crate) fn finish(self, _: &[u8]) -> Result<LinkKeys, Broken> {
+    pub(crate) fn finish(self, _: &[u8]) -> Result<(LinkKeys, String), Broken> {
         match self {}
     }
 }

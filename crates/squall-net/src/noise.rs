@@ -13,7 +13,9 @@
 //!   out, or of another connection or direction does not open. It ends the connection.
 //! - I3. The accepting side uses a connection only after the first record. So a copy of an old greeting
 //!   opens none.
-//! - I4. The number of the group in a frame tells neither the key nor the secret. So a group that has sent
+//! - I4. The dialling side uses a connection only if the other side claims the endpoint that was dialled. So
+//!   bytes that are led to another holder of the key reach no frame of it.
+//! - I5. The number of the group in a frame tells neither the key nor the secret. So a group that has sent
 //!   frames without encryption may encrypt later with the same key.
 //!
 //! Not promised: an order between connections, and the arrival of a frame. The lengths and the times of
@@ -107,10 +109,11 @@ impl Secret {
 }
 
 impl Asking {
-    /// Ends the handshake with the greeting of the accepting side.
-    pub(crate) fn finish(mut self, greeted: &[u8]) -> Result<LinkKeys, Broken> {
-        read(&mut self.0, greeted)?;
-        LinkKeys::new(*self.0)
+    /// Ends the handshake with the greeting of the accepting side. Returns the keys, and the endpoint that
+    /// the other side claims.
+    pub(crate) fn finish(mut self, greeted: &[u8]) -> Result<(LinkKeys, String), Broken> {
+        let claimed = read(&mut self.0, greeted)?;
+        Ok((LinkKeys::new(*self.0)?, claimed))
     }
 }
 
@@ -211,7 +214,7 @@ mod tests {
     fn key_pair() -> (LinkKeys, LinkKeys) {
         let (asked, asking) = secret("1").ask(ENDPOINT).unwrap();
         let (answered, theirs, _) = secret("1").answer("tcp/127.0.0.1:1", &asked).unwrap();
-        (asking.finish(&answered).unwrap(), theirs)
+        (asking.finish(&answered).unwrap().0, theirs)
     }
 
     /// Cuts records, which have their lengths in front.
@@ -234,10 +237,11 @@ mod tests {
     #[test]
     fn both_sides_learn_the_endpoints_and_open_each_other_s_records() {
         let (asked, asking) = secret("1").ask(ENDPOINT).unwrap();
-        let (answered, theirs, claimed) = secret("1").answer("", &asked).unwrap();
+        let (answered, theirs, claimed) = secret("1").answer("tcp/[::1]:7447", &asked).unwrap();
         assert_eq!((asked.len(), answered.len()), (GREETING_BYTES, GREETING_BYTES));
         assert_eq!(claimed, ENDPOINT);
-        let ours = asking.finish(&answered).unwrap();
+        let (ours, claimed) = asking.finish(&answered).unwrap();
+        assert_eq!(claimed, "tcp/[::1]:7447");
         for (from, to) in [(&ours, &theirs), (&theirs, &ours)] {
             let mut opener = Opener::default();
             for size in [0, 1, 65_518, 65_519, 65_520, 200_000] {

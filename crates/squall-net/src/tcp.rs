@@ -44,6 +44,8 @@ impl TcpBuilder {
     /// Tells other nodes this address in place of the address to listen at. Needed for a transport that
     /// listens at all addresses of the machine, or behind a translation of addresses. Port 0 stands for the
     /// port that the transport listens at.
+    ///
+    /// With encryption, other nodes reach this one by this address alone, also as a seed.
     pub fn advertise(mut self, address: SocketAddr) -> TcpBuilder {
         self.advertise = Some(address);
         self
@@ -61,9 +63,10 @@ impl TcpBuilder {
         self
     }
 
-    /// Sets the most accepted connections that have not yet said hello; 32 by default. If there is no room for
-    /// a further one, the host with the most of them loses its oldest one, so that no host locks others out. A
-    /// host is an address of version 4, or a network of version 6 with 64 bits.
+    /// Sets the most accepted connections that have not yet said hello; 32 by default.
+    ///
+    /// If there is no room for a further one, the host with the most of them loses its oldest one. So no host
+    /// locks others out. A host is an address of version 4, or a network of version 6 with 64 bits.
     pub fn half_open(mut self, most: usize) -> TcpBuilder {
         self.settings.half_open = most.max(1);
         self
@@ -94,7 +97,8 @@ impl TcpBuilder {
     ///
     /// Others still see the addresses, and the lengths and times of frames. They can cut connections and hold
     /// up bytes. A holder of the key is trusted: it can claim the endpoint of another node on its own
-    /// address.
+    /// address, or in the answer to a dial. A node that answers in place of another one with its own endpoint
+    /// is refused.
     ///
     /// # Cost
     /// A connection needs one round trip more before its first frame, and four operations on Curve25519. Each

@@ -28,6 +28,19 @@ fn with_key(digit: &str) -> TcpBuilder {
     plain().encrypt(key)
 }
 
+/// The address of proxies.
+const FRONT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// A node behind a proxy.
+fn behind() -> TcpBuilder {
+    with_key("1").advertise((FRONT, 0).into())
+}
+
+/// The address at which a node behind a proxy listens.
+fn listens_at(node: &Tcp) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, address(node).port()).into()
+}
+
 /// The change of a proxy to the bytes from the dialling side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
@@ -54,8 +67,13 @@ struct Proxy {
 }
 
 impl Proxy {
-    fn new(to: SocketAddr, change: Change) -> Proxy {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    /// Stands before a node that advertises [`FRONT`], at the same port.
+    fn new(node: &Tcp, change: Change) -> Proxy {
+        Proxy::between(address(node), listens_at(node), change)
+    }
+
+    fn between(at: SocketAddr, to: SocketAddr, change: Change) -> Proxy {
+        let listener = TcpListener::bind(at).unwrap();
         let endpoint = format!("tcp/{}", listener.local_addr().unwrap());
         let seen: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
         let back: Arc<Mutex<Vec<u8>>> = Arc::default();
@@ -266,8 +284,8 @@ fn a_plain_frame_of_a_group_opens_no_encrypted_connection_of_it() {
 
 #[test]
 fn a_proxy_sees_no_content() {
-    let ((a, at_a), (b, at_b)) = (start(with_key("1")), start(with_key("1")));
-    let proxy = Proxy::new(address(&b), Change::Nothing);
+    let ((a, at_a), (b, at_b)) = (start(with_key("1")), start(behind()));
+    let proxy = Proxy::new(&b, Change::Nothing);
     a.send(&proxy.endpoint, b"attack at dawn");
     assert_eq!(next(&at_b), (a.endpoint(), b"attack at dawn".to_vec()));
     b.send(&a.endpoint(), b"retreat at dusk");
@@ -283,12 +301,27 @@ fn a_proxy_sees_no_content() {
 }
 
 #[test]
+fn a_member_that_is_reached_in_place_of_another_one_gets_no_frame() {
+    let ((a, _), (b, at_b), (c, at_c)) = (start(with_key("1")), start(behind()), start(with_key("1")));
+    // Leads the bytes for one member to another one.
+    let _proxy = Proxy::between(address(&b), address(&c), Change::Nothing);
+    let told = fault(&a.endpoint(), &b.endpoint(), FaultReason::OtherEndpoint { answered: address(&c) });
+    until(|| {
+        a.send(&b.endpoint(), b"for b");
+        told(a.last_fault())
+    });
+    assert!(a.last_fault().unwrap().to_string().contains(&c.endpoint()));
+    assert!(at_b.try_recv().is_err() && at_c.try_recv().is_err());
+    assert_eq!((a.stats().connections, c.stats().connections), (0, 0));
+}
+
+#[test]
 fn changed_repeated_and_missing_records_end_their_connection() {
     let turns = [0, 1, 3, 4, 20, 23, usize::MAX / 2].map(|byte| Change::Turn { byte });
     let others = [Change::Repeat, Change::Skip, Change::Swap, Change::Cut];
     for change in turns.into_iter().chain(others) {
-        let ((a, _), (b, at_b)) = (start(with_key("1")), start(with_key("1")));
-        let proxy = Proxy::new(address(&b), change);
+        let ((a, _), (b, at_b)) = (start(with_key("1")), start(behind()));
+        let proxy = Proxy::new(&b, change);
         a.send(&proxy.endpoint, b"first");
         assert_eq!(next(&at_b).1, b"first", "{change:?}");
         a.send(&proxy.endpoint, b"second");
@@ -312,14 +345,14 @@ fn changed_repeated_and_missing_records_end_their_connection() {
 
 #[test]
 fn a_recorded_connection_is_not_accepted_again() {
-    let ((a, _), (b, at_b)) = (start(with_key("1")), start(with_key("1")));
-    let proxy = Proxy::new(address(&b), Change::Nothing);
+    let ((a, _), (b, at_b)) = (start(with_key("1")), start(behind()));
+    let proxy = Proxy::new(&b, Change::Nothing);
     a.send(&proxy.endpoint, b"once");
     assert_eq!(next(&at_b).1, b"once");
     let recorded = proxy.seen.lock().unwrap()[0].clone();
     assert!(recorded.len() > GREETING + CONFIRMATION);
     let (refused, connections) = (b.stats().refused, b.stats().connections);
-    let mut again = TcpStream::connect(address(&b)).unwrap();
+    let mut again = TcpStream::connect(listens_at(&b)).unwrap();
     again.set_read_timeout(Some(PATIENCE)).unwrap();
     again.write_all(&recorded).unwrap();
     // The other side answers the greeting, and ends the connection at the confirmation.
@@ -336,20 +369,20 @@ fn a_recorded_connection_is_not_accepted_again() {
 
 #[test]
 fn greetings_that_end_early_or_come_in_pieces_are_handled() {
-    let ((a, _), (b, at_b)) = (start(with_key("1")), start(with_key("1")));
-    let proxy = Proxy::new(address(&b), Change::Nothing);
+    let ((a, _), (b, at_b)) = (start(with_key("1")), start(behind()));
+    let proxy = Proxy::new(&b, Change::Nothing);
     a.send(&proxy.endpoint, b"once");
     assert_eq!(next(&at_b).1, b"once");
     let greeting = proxy.seen.lock().unwrap()[0][..GREETING].to_vec();
     let refused = b.stats().refused;
     for (count, end) in (1..).zip([0, 1, 7, 8, 9, 40, GREETING - 1]) {
-        let mut stream = TcpStream::connect(address(&b)).unwrap();
+        let mut stream = TcpStream::connect(listens_at(&b)).unwrap();
         stream.write_all(&greeting[..end]).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         until(|| b.stats().refused == refused + count);
     }
     // The answer comes after the last byte.
-    let mut stream = TcpStream::connect(address(&b)).unwrap();
+    let mut stream = TcpStream::connect(listens_at(&b)).unwrap();
     stream.set_nodelay(true).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     greeting.iter().for_each(|byte| stream.write_all(&[*byte]).unwrap());

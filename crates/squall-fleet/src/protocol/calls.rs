@@ -10,8 +10,9 @@
 //! - I2. A call that ends as not run was never sent, or each attempt was refused.
 //! - I3. Otherwise the client says that the call may have run. Only a call marked repeatable is then sent to
 //!   another server.
-//! - I4. Calls that a full session holds back wait in the order of their begins, apart for each shard and each
-//!   name without shards. The end of a call wakes the first of them. A call passes no older one that waits.
+//! - I4. Calls that a full session holds back wait in the order of their begins, apart for each shard and
+//!   each name without shards. The end of a call wakes the first of them. A call passes no older one that
+//!   waits.
 //!
 //! Source: Birrell and Nelson, *Implementing remote procedure calls*, 1984; Wentzlaff 2012, §3.2.3 and
 //! §3.3.1.

@@ -1,4 +1,4 @@
-//! Calls of a client whose entry of a name is out of date.
+//! Calls of a client: with an entry of a name that is out of date, and above the limit of a session.
 
 use super::answer::{Answer, Key, Lookup, Part};
 use super::calls::Client;
