@@ -6,8 +6,8 @@ use common::{Group, LONG, name};
 use squall_call::with_deadline;
 use squall_core::{CallErrorKind, Transport, shared};
 use squall_fleet::{
-    Fate, GroupKey, Name, NameCapability, NameOptions, Node, NodeBuilder, Refusal, RequestError, ServiceCall,
-    ShardService,
+    Fate, GroupKey, LocalTransport, Name, NameCapability, NameOptions, Node, NodeBuilder, Receiver, Refusal,
+    RequestError, ServiceCall, ShardService,
 };
 use squall_macros::interface;
 use std::collections::HashMap;
@@ -396,4 +396,44 @@ fn nodes_of_one_machine_join_over_links() {
     }
     let lost = first.call(&name("/echo"), 0, b"", Duration::from_millis(50)).unwrap_err();
     assert_eq!(lost.fate, Fate::NoService);
+}
+
+/// A transport that panics in some sends.
+struct Panics {
+    inner: LocalTransport,
+    left: AtomicU64,
+}
+
+impl squall_fleet::Transport for Panics {
+    fn endpoint(&self) -> String {
+        self.inner.endpoint()
+    }
+
+    fn largest_frame(&self) -> usize {
+        self.inner.largest_frame()
+    }
+
+    fn start(&self, receiver: Receiver) -> std::io::Result<()> {
+        self.inner.start(receiver)
+    }
+
+    fn send(&self, to: &str, frame: &[u8]) {
+        let left = self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+        assert!(left.is_err(), "as planned");
+        self.inner.send(to, frame);
+    }
+
+    fn stop(&self) {
+        self.inner.stop();
+    }
+}
+
+#[test]
+fn a_transport_that_panics_loses_its_frame_alone() {
+    let group = Group::new(1);
+    let echo = |call: ServiceCall<'_>| Some(call.body.to_vec());
+    group.nodes[0].serve(&name("/echo"), &group.root, NameOptions::new(), echo).unwrap();
+    let transport = Panics { inner: group.network.bind("panics").unwrap(), left: AtomicU64::new(3) };
+    let visitor = NodeBuilder::new(group.key).visit(transport, &["local/0"]).unwrap();
+    assert_eq!(visitor.call(&name("/echo"), 0, b"x", LONG).unwrap(), b"x");
 }

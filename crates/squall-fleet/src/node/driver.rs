@@ -9,6 +9,7 @@
 //! - I3. A worker is woken after the lock, which it takes first.
 //! - I4. The timer thread sleeps until the machine's next time. If an event makes it earlier, its
 //!   thread wakes the timer thread.
+//! - I5. A panic of the program's code ends one output alone. A frame in a transport that panics is lost.
 //!
 //! Cost: two locks and the machine's maps for each call, beside the transport. A service costs the hand-over
 //! to a worker, unless it runs [in place](super::NameOptions::in_place).
@@ -310,7 +311,8 @@ impl Driver {
         // Last, so that the other deeds do not wait for a service.
         let mut runs = Vec::new();
         for deed in deeds {
-            match deed {
+            // A panic, of a transport for example, ends this deed alone (I5).
+            end_panic(|| match deed {
                 Deed::Send { to, frame } => self.transport.send(&to, &frame),
                 Deed::Complete(caller, result) => caller.end(result),
                 Deed::Ring(alarm) => alarm.ring(),
@@ -324,7 +326,7 @@ impl Driver {
                     self.state().left = true;
                     self.changed.notify_all();
                 }
-            }
+            });
         }
         for (kind, call) in runs {
             // A panic ends the call alone.
