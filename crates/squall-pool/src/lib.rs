@@ -1,11 +1,19 @@
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
+#[cfg(not(loom))]
 mod error;
+pub mod pages;
+#[cfg(not(loom))]
 mod pool;
+#[cfg(not(loom))]
 pub mod protocol;
+#[cfg(not(loom))]
 mod state;
 
+#[cfg(not(loom))]
 pub use error::{PoolError, PoolErrorKind};
+#[cfg(not(loom))]
 pub use pool::{DistributedPool, PoolEnd, PoolLocation};
+#[cfg(not(loom))]
 pub use protocol::{Attributes, Strategy};

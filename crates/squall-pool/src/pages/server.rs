@@ -1,0 +1,234 @@
+//! A server of a page fleet: a member of the pool of free pages that answers its clients.
+
+use super::ledger::{Free, Holder, Take};
+use super::memory::PageLedger;
+use super::wire::{self, BATCH_MAX, Caller, Fault, METHOD, Reply, Request};
+use super::{PageBooks, PageError, PageErrorKind};
+use crate::{Attributes, DistributedPool, PoolEnd};
+use squall_fleet::{Name, NameCapability, NameOptions, Node, ServiceCall};
+use squall_machine::park::time_left;
+use squall_sys::sync::StdArc as Arc;
+use std::time::{Duration, Instant};
+
+/// The time that the pool has to take a page back. A page that it did not take is found again later.
+const ADD: Duration = Duration::from_secs(5);
+/// The longest time that an allocation waits in the pool.
+const GET_MAX: Duration = Duration::from_secs(30);
+
+impl From<Caller> for Holder {
+    fn from(caller: Caller) -> Holder {
+        Holder { place: caller.place, epoch: caller.epoch }
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    pool: DistributedPool,
+    ledger: PageLedger,
+}
+
+impl Inner {
+    /// Adds a free page to the pool. If it fails, `alloc` finds the page once the pool is empty.
+    fn add(&self, page: u32) {
+        let _ = self.pool.add(&page.to_le_bytes(), ADD);
+    }
+
+    fn answer(&self, request: Request) -> Reply {
+        let ledger = &self.ledger.0;
+        match request {
+            Request::Register { key: 0 | u32::MAX } => Reply::Full,
+            Request::Register { key } => ledger.register(key).map_or(Reply::Full, |it| self.place(it)),
+            Request::Alloc { caller, limit_ms } => {
+                let limit = Duration::from_millis(limit_ms.into()).min(GET_MAX);
+                self.alloc(caller.into(), limit)
+            }
+            Request::Free { pages, .. } if pages.len() > BATCH_MAX => Reply::TooMany,
+            Request::Free { caller, pages } => self.free(caller.into(), &pages),
+            Request::Settle { place, key } => {
+                ledger.settle(place, key).map_or(Reply::NoClient, |it| self.place(it))
+            }
+            Request::List { caller, .. } if ledger.is_outdated(caller.into()) => Reply::Outdated,
+            Request::List { caller, from } => Reply::Pages(ledger.held(caller.into(), from, BATCH_MAX)),
+            Request::End { place, key } => match ledger.end(place, key) {
+                Ok(freed) => {
+                    freed.iter().for_each(|page| self.add(*page));
+                    Reply::Ended { freed: freed.len() as u32 }
+                }
+                Err(_) => Reply::NoClient,
+            },
+        }
+    }
+
+    fn place(&self, Holder { place, epoch }: Holder) -> Reply {
+        Reply::Place { caller: Caller { place, epoch }, pages: self.ledger.pages() }
+    }
+
+    /// Finds a page for a client.
+    ///
+    /// If the pool is empty, pages may be free all the same: a server died with their numbers, or has them in
+    /// its hands. A page that was free before and after a vain get is added again. If that was
+    /// wrong, the pool has a number twice, and the ledger refuses the second one.
+    fn alloc(&self, holder: Holder, limit: Duration) -> Reply {
+        let ledger = &self.ledger.0;
+        let deadline = Instant::now().checked_add(limit);
+        let mut unseen: Option<Vec<u32>> = None;
+        loop {
+            if ledger.is_outdated(holder) {
+                return Reply::Outdated;
+            }
+            let left = time_left(deadline).unwrap_or(limit);
+            match self.pool.get(left) {
+                Err(_) => return Reply::Busy,
+                Ok(Some(element)) => {
+                    // Only servers add elements, and all are such numbers.
+                    let Ok(bytes) = <[u8; 4]>::try_from(&element[..]) else { continue };
+                    let page = u32::from_le_bytes(bytes);
+                    match ledger.take(page, holder) {
+                        Take::Held => return Reply::Page(Some(page)),
+                        Take::NotFree => {}
+                        Take::Outdated { is_free } => {
+                            if is_free {
+                                self.add(page);
+                            }
+                            return Reply::Outdated;
+                        }
+                    }
+                }
+                Ok(None) => {
+                    let Some(before) = unseen.take() else {
+                        let free = ledger.free_pages();
+                        if free.is_empty() {
+                            return Reply::Page(None);
+                        }
+                        unseen = Some(free);
+                        continue;
+                    };
+                    let lost: Vec<u32> = before.into_iter().filter(|page| ledger.is_free(*page)).collect();
+                    if lost.is_empty() {
+                        return Reply::Page(None);
+                    }
+                    lost.iter().for_each(|page| self.add(*page));
+                }
+            }
+        }
+    }
+
+    fn free(&self, holder: Holder, pages: &[u32]) -> Reply {
+        let mut faults = Vec::new();
+        for page in pages {
+            match self.ledger.0.free(*page, holder) {
+                Free::Done => self.add(*page),
+                Free::NotHeld => faults.push((*page, Fault::NotHeld)),
+                Free::OutOfRange => faults.push((*page, Fault::OutOfRange)),
+                // The client settles, and learns which of its pages are free.
+                Free::Outdated => return Reply::Outdated,
+            }
+        }
+        Reply::Freed(faults)
+    }
+}
+
+/// A server of a page fleet.
+///
+/// The servers of a fleet serve one name, and share the free pages by a pool of their numbers. A client talks
+/// to the nearest server. If that one has no page at hand, it finds one at another server, by messages.
+///
+/// All servers have one [`PageLedger`], which names the holder of each page. So a server that is killed loses
+/// no page: its free pages are found again once the others run dry.
+///
+/// Without a handle the server goes on, until its node leaves the group.
+///
+/// # Cost
+/// The cost of a [`DistributedPool`], and a locked instruction or two for each page.
+///
+/// Source: Wentzlaff, *fos*, 2012, §5.1 (DP-18), §3.2.4 (FO-14).
+#[derive(Debug)]
+pub struct PageServer {
+    inner: Arc<Inner>,
+    fleet: Name,
+    capability: NameCapability,
+}
+
+impl PageServer {
+    /// Begins to serve the name of a fleet, and joins the pool `NAME/free` of its free pages. The first
+    /// server over all processes fills the pool. Returns once clients can call.
+    ///
+    /// All servers open the ledger of the first one.
+    ///
+    /// # Errors
+    /// [`PageErrorKind::Pool`], [`PageErrorKind::NotServed`], [`PageErrorKind::LongName`].
+    /// # Cost
+    /// The first server adds each page to the pool.
+    pub fn start(
+        node: &Node,
+        name: &Name,
+        parent: &NameCapability,
+        ledger: PageLedger,
+    ) -> Result<PageServer, PageError> {
+        let error = |kind| PageError { fleet: name.clone(), kind };
+        let pool: Name = format!("{name}/free").parse().map_err(|_| error(PageErrorKind::LongName))?;
+        let pool = DistributedPool::join(node, &pool, parent, Attributes::default());
+        let pool = pool.map_err(|why| error(PageErrorKind::Pool(why)))?;
+        let inner = Arc::new(Inner { pool, ledger });
+        if inner.ledger.0.fills() {
+            (0..inner.ledger.pages()).for_each(|page| inner.add(page));
+        }
+        let of_calls = inner.clone();
+        let service = move |call: ServiceCall<'_>| {
+            // Another version, or a stranger: the client learns that the call was dropped.
+            let request = (call.method == METHOD).then(|| wire::decode(call.body)).flatten()?;
+            Some(wire::encode(&of_calls.answer(request)))
+        };
+        match node.serve(name, parent, NameOptions::new().stateless(), service) {
+            Ok(capability) => Ok(PageServer { inner, fleet: name.clone(), capability }),
+            Err(why) => {
+                let _ = inner.pool.shutdown(ADD);
+                Err(error(PageErrorKind::NotServed(why)))
+            }
+        }
+    }
+
+    /// Returns the name of the fleet.
+    pub fn fleet(&self) -> &Name {
+        &self.fleet
+    }
+
+    /// Returns the account of all pages, like [`PageLedger::books`].
+    pub fn books(&self) -> PageBooks {
+        self.inner.ledger.books()
+    }
+
+    /// Returns the pool of free pages, for its counts and places. A page that is taken from it is found
+    /// again.
+    pub fn pool(&self) -> &DistributedPool {
+        &self.inner.pool
+    }
+
+    /// Ends a client of the [`books`](PageServer::books), for example of a process that died, and frees its
+    /// pages. Its calls fail from now on. Returns the number of pages.
+    ///
+    /// # Errors
+    /// [`PageErrorKind::Ended`], if the client has ended.
+    /// # Cost
+    /// A read of each page's word, and an add to the pool for each page.
+    pub fn end_client(&self, place: u32, key: u32) -> Result<u32, PageError> {
+        match self.inner.answer(Request::End { place, key }) {
+            Reply::Ended { freed } => Ok(freed),
+            _ => Err(PageError { fleet: self.fleet.clone(), kind: PageErrorKind::Ended }),
+        }
+    }
+
+    /// Leaves the fleet: takes no more calls, and gives the free pages at this server to the others. Free
+    /// pages of the last server stay in the ledger, and a later server finds them.
+    ///
+    /// # Errors
+    /// [`PageErrorKind::NotServed`]. [`PageErrorKind::Pool`]: the member of the pool goes on leaving.
+    pub fn shutdown(&self, node: &Node, limit: Duration) -> Result<(), PageError> {
+        let error = |kind| PageError { fleet: self.fleet.clone(), kind };
+        let ended = node.end_service(&self.capability);
+        ended.map_err(|why| error(PageErrorKind::NotServed(why)))?;
+        let (PoolEnd::Left | PoolEnd::LastLeft { .. }) =
+            self.inner.pool.shutdown(limit).map_err(|why| error(PageErrorKind::Pool(why)))?;
+        Ok(())
+    }
+}
