@@ -3,7 +3,11 @@
 
 #[cfg(not(loom))]
 mod error;
+#[cfg(not(loom))]
+mod frames;
 pub mod pages;
+#[cfg(not(loom))]
+pub mod pids;
 #[cfg(not(loom))]
 mod pool;
 #[cfg(not(loom))]

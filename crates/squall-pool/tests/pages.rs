@@ -1,104 +1,44 @@
 //! Page fleets on nodes of one process: each page has one holder, and stays in the books.
 #![cfg(all(target_os = "linux", not(miri)))]
 
-use squall_fleet::{GroupKey, LocalNetwork, LocalTransport, Name, NameCapability, Node, NodeBuilder};
-use squall_fleet::{Receiver, Transport};
+mod common;
+
+use common::{Group, LIMIT, Result, SHORT};
+use squall_fleet::Name;
 use squall_pool::pages::{PageClient, PageErrorKind, PageLedger, PageMemory, PageNumber, PageServer};
 use std::collections::BTreeSet;
-use std::error::Error;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-type Result<T = (), E = Box<dyn Error>> = std::result::Result<T, E>;
-
-const LIMIT: Duration = Duration::from_secs(120);
-/// The limit of a call that cannot end.
-const SHORT: Duration = Duration::from_millis(100);
-
-/// A transport that loses the frames to a cut-off endpoint.
-struct Cuttable {
-    transport: LocalTransport,
-    cut: Arc<Mutex<Option<String>>>,
-}
-
-impl Transport for Cuttable {
-    fn endpoint(&self) -> String {
-        self.transport.endpoint()
-    }
-
-    fn largest_frame(&self) -> usize {
-        self.transport.largest_frame()
-    }
-
-    fn start(&self, receiver: Receiver) -> std::io::Result<()> {
-        self.transport.start(receiver)
-    }
-
-    fn send(&self, to: &str, frame: &[u8]) {
-        if self.cut.lock().unwrap().as_deref() != Some(to) {
-            self.transport.send(to, frame);
-        }
-    }
-
-    fn stop(&self) {
-        self.transport.stop();
-    }
-}
-
 struct Fleet {
-    network: LocalNetwork,
-    cut: Arc<Mutex<Option<String>>>,
-    key: GroupKey,
-    root: NameCapability,
-    nodes: Vec<Node>,
+    group: Group,
     servers: Vec<PageServer>,
     ledger: OwnedFd,
     pages: u32,
-    made: usize,
 }
 
 impl Fleet {
     fn new(count: usize, pages: u32) -> Result<Fleet> {
-        let (network, key) = (LocalNetwork::new(), GroupKey::random());
-        let cut = Arc::default();
-        let transport = Cuttable { transport: network.bind("0")?, cut: Arc::clone(&cut) };
-        let (first, root) = NodeBuilder::new(key).found(transport, &[])?;
+        let group = Group::new()?;
         let (ledger, file) = PageLedger::create(pages)?;
-        let server = PageServer::start(&first, &name(), &root, ledger)?;
-        let (nodes, servers) = (vec![first], vec![server]);
-        let mut fleet = Fleet { network, cut, key, root, nodes, servers, ledger: file, pages, made: 1 };
+        let servers = vec![PageServer::start(&group.nodes[0], &name(), &group.root, ledger)?];
+        let mut fleet = Fleet { group, servers, ledger: file, pages };
         while fleet.servers.len() < count {
             fleet.grow()?;
         }
         Ok(fleet)
     }
 
-    fn bind(&mut self) -> Result<Cuttable> {
-        let transport = self.network.bind(&self.made.to_string())?;
-        self.made += 1;
-        Ok(Cuttable { transport, cut: Arc::clone(&self.cut) })
-    }
-
-    fn seeds(&self) -> Vec<String> {
-        self.nodes.iter().map(Node::endpoint).collect()
-    }
-
     fn grow(&mut self) -> Result {
-        let (transport, seeds) = (self.bind()?, self.seeds());
-        let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
-        let node = NodeBuilder::new(self.key).join(transport, &seeds)?;
-        node.wait_joined(LIMIT)?;
+        let root = self.group.root.clone();
         let ledger = PageLedger::open(&self.ledger, self.pages)?;
-        self.servers.push(PageServer::start(&node, &name(), &self.root, ledger)?);
-        self.nodes.push(node);
+        self.servers.push(PageServer::start(self.group.join()?, &name(), &root, ledger)?);
         Ok(())
     }
 
     fn client(&mut self) -> Result<PageClient> {
-        let (transport, seeds) = (self.bind()?, self.seeds());
-        let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
-        let node = NodeBuilder::new(self.key).visit(transport, &seeds)?;
+        let (node, _) = self.group.visit()?;
         Ok(PageClient::connect(Arc::new(node), &name(), LIMIT)?)
     }
 
@@ -182,7 +122,7 @@ fn misuse_has_its_error_and_harms_no_other() -> Result {
     assert_eq!(kinds, [PageErrorKind::NotHeld(PageNumber(3)), PageErrorKind::OutOfRange(PageNumber(99))]);
     assert_eq!(fleet.free_pages(), 2);
     // A frame that is no request.
-    let node = &fleet.nodes[0];
+    let node = &fleet.group.nodes[0];
     assert!(node.call(&name(), 1, b"\xFF\xFF", LIMIT).is_err());
     assert!(node.call(&name(), 7, b"", LIMIT).is_err());
     Ok(())
@@ -206,7 +146,7 @@ fn a_killed_server_loses_no_page() -> Result {
     let held: Vec<PageNumber> =
         clients.iter().map(|client| Ok(client.alloc(LIMIT)?.expect("a page"))).collect::<Result<_>>()?;
     // The first server filled the pool, so it has most of the numbers.
-    drop(fleet.nodes.remove(0));
+    drop(fleet.group.nodes.remove(0));
     fleet.servers.remove(0);
     let found = drain(&clients[1])?;
     assert_eq!(found.len(), 57);
@@ -225,7 +165,7 @@ fn pages_outlive_all_servers() -> Result {
     let client = fleet.client()?;
     let page = client.alloc(LIMIT)?.expect("a page");
     for at in 0..2 {
-        fleet.servers[at].shutdown(&fleet.nodes[at], LIMIT)?;
+        fleet.servers[at].shutdown(&fleet.group.nodes[at], LIMIT)?;
     }
     let lost = client.alloc(SHORT).unwrap_err();
     assert!(matches!(lost.kind, PageErrorKind::NoServer(_) | PageErrorKind::TimedOut), "{lost}");
@@ -242,13 +182,10 @@ fn pages_outlive_all_servers() -> Result {
 #[test]
 fn a_lost_reply_loses_no_page() -> Result {
     let mut fleet = Fleet::new(1, 8)?;
-    let transport = fleet.bind()?;
-    let endpoint = transport.endpoint();
-    let seeds = fleet.seeds();
-    let node = NodeBuilder::new(fleet.key).visit(transport, &[&seeds[0]])?;
+    let (node, endpoint) = fleet.group.visit()?;
     let client = PageClient::connect(Arc::new(node), &name(), LIMIT)?;
     // Calls come to the server, and no reply comes back.
-    let cut = |is_cut: bool| *fleet.cut.lock().unwrap() = is_cut.then(|| endpoint.clone());
+    let cut = |is_cut: bool| fleet.group.cut(is_cut.then_some(&endpoint));
     cut(true);
     while fleet.free_pages() == 8 {
         let lost = client.alloc(SHORT).unwrap_err();

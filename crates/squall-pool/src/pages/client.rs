@@ -7,8 +7,9 @@
 //!   the answer is known, or is that of a lost reply.
 //! - C2. A page of a lost reply is the result of the next allocation.
 
-use super::wire::{self, BATCH_MAX, Caller, Fault, METHOD, Reply, Request};
+use super::wire::{BATCH_MAX, Caller, Fault, METHOD, Reply, Request};
 use super::{PageError, PageErrorKind, PageNumber};
+use crate::frames::{decode, encode};
 use squall_fleet::__parts::block_for;
 use squall_fleet::{Fate, Name, Node};
 use squall_machine::park::time_left;
@@ -125,12 +126,12 @@ fn random_key() -> u32 {
 
 /// Calls a server. `Ok(None)` if the call may have run, without a reply.
 fn call(node: &Node, fleet: &Name, request: &Request, left: Duration) -> Result<Option<Reply>, Kind> {
-    reply(node.call(fleet, METHOD, &wire::encode(request), left).map_err(|lost| lost.fate))
+    reply(node.call(fleet, METHOD, &encode(request), left).map_err(|lost| lost.fate))
 }
 
 fn reply(result: Result<Vec<u8>, Fate>) -> Result<Option<Reply>, Kind> {
     match result {
-        Ok(bytes) => wire::decode(&bytes).map(Some).ok_or(Kind::OtherService),
+        Ok(bytes) => decode(&bytes).map(Some).ok_or(Kind::OtherService),
         Err(Fate::Dropped) => Err(Kind::OtherService),
         Err(fate) if fate.may_have_run() => Ok(None),
         Err(fate) => Err(Kind::NoServer(fate)),
@@ -386,7 +387,7 @@ impl PageClient {
         let calls: Vec<_> = pages
             .chunks(BATCH_MAX)
             .map(|chunk| {
-                let request = wire::encode(&Request::Free { caller, pages: chunk.to_vec() });
+                let request = encode(&Request::Free { caller, pages: chunk.to_vec() });
                 (chunk, self.node.call_async(&self.fleet, METHOD, &request, left))
             })
             .collect();

@@ -2,8 +2,9 @@
 
 use super::ledger::{Free, Holder, Take};
 use super::memory::PageLedger;
-use super::wire::{self, BATCH_MAX, Caller, Fault, METHOD, Reply, Request};
+use super::wire::{BATCH_MAX, Caller, Fault, METHOD, Reply, Request};
 use super::{PageBooks, PageError, PageErrorKind};
+use crate::frames::{decode, encode};
 use crate::{Attributes, DistributedPool, PoolEnd};
 use squall_fleet::{Name, NameCapability, NameOptions, Node, ServiceCall};
 use squall_machine::park::time_left;
@@ -176,8 +177,8 @@ impl PageServer {
         let of_calls = inner.clone();
         let service = move |call: ServiceCall<'_>| {
             // Another version, or a stranger: the client learns that the call was dropped.
-            let request = (call.method == METHOD).then(|| wire::decode(call.body)).flatten()?;
-            Some(wire::encode(&of_calls.answer(request)))
+            let request = (call.method == METHOD).then(|| decode(call.body)).flatten()?;
+            Some(encode(&of_calls.answer(request)))
         };
         match node.serve(name, parent, NameOptions::new().stateless(), service) {
             Ok(capability) => Ok(PageServer { inner, fleet: name.clone(), capability }),

@@ -2,7 +2,7 @@
 //!
 //! The bytes come from the network. Decoding never panics.
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 /// The most pages of a request or a reply: they fit into a frame.
 pub(super) const BATCH_MAX: usize = 1024;
@@ -81,22 +81,10 @@ pub(super) enum Reply {
     TooMany,
 }
 
-/// Encodes a request or a reply. They always fit.
-pub(super) fn encode(message: &impl Serialize) -> Vec<u8> {
-    postcard::to_allocvec(message).unwrap_or_default()
-}
-
-/// Decodes all of the bytes.
-pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
-    match postcard::take_from_bytes(bytes) {
-        Ok((message, [])) => Some(message),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frames::{decode, encode};
 
     #[test]
     fn frames_are_read_back_and_damaged_ones_are_refused() {
