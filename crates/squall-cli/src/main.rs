@@ -77,6 +77,9 @@ enum Command {
     /// Run a member process of the stress `pools`.
     #[command(name = squall_stress::pools::COMMAND, hide = true)]
     PoolMember,
+    /// Run a process of `squall fleet demo pages`.
+    #[command(name = fleet::PAGES_PROCESS, hide = true)]
+    PagesProcess,
     /// Show the detected machine and the mode of each primitive.
     Info(info::InfoArgs),
     /// Watch and control the objects of a running program.
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         Some(Command::Fleet(args)) => fleet::run(&args),
         Some(Command::FleetMember) => stress::run_member(),
         Some(Command::PoolMember) => stress::run_pool_member(),
+        Some(Command::PagesProcess) => fleet::run_pages_process(),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Browse(args)) => browse::run(&args),

@@ -9,11 +9,12 @@
 
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use squall::fleet::GroupKey;
 use squall_stress::fleets::{Balance, COUNTERS, ECHO_NAME, Group, Grown, Settled, check_gone};
 
 use super::group::KeyArgs;
+use super::pages;
 use crate::args::parse_count;
 use crate::output::{Failure, line};
 
@@ -25,8 +26,18 @@ const GROWTH: u32 = 2;
 const REST: Duration = Duration::from_millis(2);
 const BETWEEN_EVENTS: Duration = Duration::from_millis(300);
 
+/// Another demo.
+#[derive(Subcommand)]
+enum Other {
+    /// Allocate pages of one segment from a fleet of servers, under four loads, and account for every page.
+    Pages(pages::PagesArgs),
+}
+
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct DemoArgs {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// Number of members at the start. The fleet grows by two, and shrinks again.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=64))]
     members: u32,
@@ -55,6 +66,9 @@ enum Step {
 }
 
 pub(super) fn run(args: &DemoArgs) -> Result<(), Failure> {
+    if let Some(Other::Pages(args)) = &args.other {
+        return pages::run(args);
+    }
     let key = args.key.key()?.unwrap_or_else(GroupKey::random);
     let seed = args.seed.unwrap_or_else(squall_stress::draw_seed);
     let (members, seconds) = if args.quick { (MEMBERS_MIN, 0) } else { (args.members, args.seconds) };

@@ -1,9 +1,12 @@
-//! `squall fleet`: a demo of a group of processes, and two views of a running group.
+//! `squall fleet`: two demos of groups of processes, and two views of a running group.
 
 mod demo;
 mod group;
 mod list;
+mod pages;
 mod top;
+
+pub(crate) use self::pages::{COMMAND as PAGES_PROCESS, run_child as run_pages_process};
 
 use clap::{Args, Subcommand};
 

@@ -101,6 +101,30 @@ fn the_demo_balances_its_books() {
 }
 
 #[test]
+fn the_demo_of_pages_accounts_for_every_page() {
+    let key = "000000000000000000000000000000a4";
+    let output = run(&mut fleet(key, &["demo", "pages", "--pages", "256", "--clients", "3"]));
+    let said = stdout(&output);
+    assert!(output.status.success(), "{said}\n{}", stderr(&output));
+    for part in [
+        "768 pages of 4 KiB in one segment, all at the first server.",
+        "a server has joined",
+        "uniform load: all pages taken",
+        "the oldest server has left",
+        "triangle load: all pages taken",
+        "the oldest server is killed",
+        "bimodal load: all pages taken",
+        "two-phase load: all pages taken",
+        "all pages freed                     768 free  clients 0 0 0",
+        "A last client got each of the 768 pages once.",
+    ] {
+        assert!(said.contains(part), "{part} in\n{said}");
+    }
+    assert!(said.ends_with("The books balance. No process, socket or memory is left.\n"), "{said}");
+    assert_eq!(processes(key), 0);
+}
+
+#[test]
 fn a_running_group_is_listed_and_watched_and_ends_with_the_demo() {
     let key = "000000000000000000000000000000a2";
     let demo = Demo::start(key);

@@ -33,8 +33,16 @@ impl Load {
     /// The number of pages that each client takes, in each phase. All pages are given back after a phase.
     #[must_use]
     pub fn phases(self, size: Size, servers: usize, clients: usize) -> Vec<Vec<u64>> {
-        let share = size.pages(servers) as f64 / clients as f64;
-        let of_share = |part: f64| (share * part - size.left() as f64).max(0.0) as u64;
+        let left_uniform = size.left_uniform() * servers as u64;
+        self.counts(size.pages(servers), left_uniform, size.left(), clients)
+    }
+
+    /// Like [`phases`](Load::phases), for any number of pages. `left_uniform` is the number of pages per
+    /// client that the uniform load leaves, and `left` that of the others.
+    #[must_use]
+    pub fn counts(self, pages: u64, left_uniform: u64, left: u64, clients: usize) -> Vec<Vec<u64>> {
+        let share = pages as f64 / clients as f64;
+        let of_share = |part: f64| (share * part - left as f64).max(0.0) as u64;
         let bimodal = |heavy: usize| {
             // With an odd number of clients, the second phase has one heavy client too many.
             let heavies = (0..clients).filter(|client| client % 2 == heavy).count().max(1);
@@ -45,7 +53,7 @@ impl Load {
         };
         match self {
             Load::Uniform => {
-                let each = (share as u64).saturating_sub(size.left_uniform() * servers as u64);
+                let each = (share as u64).saturating_sub(left_uniform);
                 vec![vec![each; clients]]
             }
             Load::Triangle if clients == 1 => vec![vec![of_share(1.0)]],
