@@ -181,6 +181,8 @@ fn misuse_of_ids_has_its_error() -> Result {
     assert!(again.to_string().starts_with("fleet /pids of process ids: the fleet exists"), "{again}");
     let none = PidServer::found(node, &"/none".parse()?, root, 0).unwrap_err();
     assert_eq!(none.kind, PidErrorKind::BadCount);
+    let count = PidServer::join(node, &name(), root, 5).unwrap_err();
+    assert_eq!(count.kind, PidErrorKind::BadCount);
     // An id of another fleet comes back to its caller.
     let larger: Name = "/larger".parse()?;
     PidServer::found(node, &larger, root, 3)?;
@@ -188,7 +190,8 @@ fn misuse_of_ids_has_its_error() -> Result {
     let stranger = PidClient::connect(Arc::new(visitor), &larger, LIMIT)?;
     let pid = drain(&stranger)?.remove(&3).expect("the third id");
     let refused = client.free(pid, LIMIT).unwrap_err();
-    assert_eq!(refused.error.kind, PidErrorKind::OutOfRange);
+    assert_eq!(refused.error.kind, PidErrorKind::OtherFleet);
+    assert!(refused.error.to_string().contains("forget the id"), "{}", refused.error);
     stranger.free(refused.pid.expect("the call had no effect"), LIMIT)?;
     assert!(fleet.group.nodes[0].call(&name(), 1, b"\xFF", LIMIT).is_err());
     client.close(LIMIT)?;

@@ -23,6 +23,7 @@ type Kind = PidErrorKind;
 /// A process id in use. One that is dropped stays in use.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Pid {
+    fleet: u64,
     id: u32,
     round: u64,
 }
@@ -49,6 +50,10 @@ struct Session {
     /// Random, and new with each connect: late copies of calls of earlier connects have no effect.
     key: u64,
     server: u64,
+    /// The key of the fleet of that server.
+    fleet: u64,
+    /// The newest round of the fleet that a reply told (`server/S3`).
+    seen: u64,
     /// The number of the last call that has ended.
     number: u64,
     /// A call without a reply.
@@ -114,7 +119,16 @@ impl PidClient {
     /// [`PidErrorKind::NoServer`], [`PidErrorKind::TimedOut`], [`PidErrorKind::Full`],
     /// [`PidErrorKind::OtherService`].
     pub fn connect(node: Arc<Node>, name: &Name, limit: Duration) -> Result<PidClient, PidError> {
-        let session = Session { key: 0, server: 0, number: 0, lost: None, found: None, is_closed: false };
+        let session = Session {
+            key: 0,
+            server: 0,
+            fleet: 0,
+            seen: 0,
+            number: 0,
+            lost: None,
+            found: None,
+            is_closed: false,
+        };
         let client = PidClient { node, fleet: name.clone(), session: Mutex::new(session) };
         let deadline = Instant::now().checked_add(limit);
         client.connect_session(&mut client.session(), deadline).map_err(|it| client.error(it))?;
@@ -141,7 +155,8 @@ impl PidClient {
         if left.is_zero() {
             return Err(Kind::TimedOut);
         }
-        let request = Request { client: session.key, server: session.server, number, operation };
+        let Session { key: client, server, seen, .. } = *session;
+        let request = Request { client, server, number, seen, operation };
         match self.node.call(&self.fleet, METHOD, &encode(&request), left).map_err(|lost| lost.fate) {
             Ok(bytes) => decode(&bytes).map(Some).ok_or(Kind::OtherService),
             Err(Fate::Dropped) => Err(Kind::OtherService),
@@ -155,7 +170,10 @@ impl PidClient {
         loop {
             session.key = random();
             match self.send(session, session.number, Operation::Connect, deadline)? {
-                Some(Reply::OtherServer { server }) => {
+                Some(Reply::OtherServer { server, fleet }) => {
+                    if fleet != session.fleet {
+                        (session.fleet, session.seen) = (fleet, 0);
+                    }
                     session.server = server;
                     return Ok(());
                 }
@@ -191,6 +209,9 @@ impl PidClient {
                 Some(Reply::Busy) => thread::sleep(RETRY),
                 Some(reply) => {
                     (session.number, session.lost) = (number, None);
+                    if let Reply::Drawn { round, .. } = reply {
+                        session.seen = session.seen.max(round);
+                    }
                     return Ok(reply);
                 }
             }
@@ -211,7 +232,7 @@ impl PidClient {
         }
         if let Some(lost) = session.lost {
             match self.finish(&mut session, lost, deadline) {
-                Ok(Reply::Drawn { id, round }) => session.found = Some(Pid { id, round }),
+                Ok(Reply::Drawn { fleet, id, round }) => session.found = Some(Pid { fleet, id, round }),
                 Ok(_) | Err(Kind::ServerLost) => {}
                 Err(kind) => return Err(not_begun(kind)),
             }
@@ -223,12 +244,17 @@ impl PidClient {
             }),
             None => {
                 let found = session.found.take();
-                Ok(found.map_or(Reply::AllInUse, |Pid { id, round }| Reply::Drawn { id, round }))
+                Ok(found.map_or(Reply::AllInUse, |Pid { fleet, id, round }| Reply::Drawn {
+                    fleet,
+                    id,
+                    round,
+                }))
             }
         }
     }
 
-    /// Allocates an id. `None` if all are in use, or lost with their servers.
+    /// Allocates an id. `None` if all are in use or lost with their servers, except those that other calls were
+    /// about to take, had just freed, or put back.
     ///
     /// # Errors
     /// [`PidErrorKind::TimedOut`]: an id that was drawn is the result of the next call.
@@ -242,7 +268,7 @@ impl PidClient {
         let operation =
             |session: &mut Session| session.found.is_none().then_some(Operation::Alloc { limit_ms });
         match self.call(operation, limit) {
-            Ok(Reply::Drawn { id, round }) => Ok(Some(Pid { id, round })),
+            Ok(Reply::Drawn { fleet, id, round }) => Ok(Some(Pid { fleet, id, round })),
             Ok(Reply::AllInUse) => Ok(None),
             Ok(_) => Err(self.error(Kind::OtherService)),
             Err(failed) => Err(self.error(failed.kind)),
@@ -257,22 +283,33 @@ impl PidClient {
     /// # Cost
     /// A call of the nearest server.
     pub fn free(&self, pid: Pid, limit: Duration) -> Result<(), PidNotFreed> {
-        let Pid { id, round } = pid;
-        let (kind, may_have_run) = match self.call(|_| Some(Operation::Free { id, round }), limit) {
+        let Pid { fleet, id, round } = pid;
+        let (kind, may_have_run) = match self.call(|_| Some(Operation::Free { fleet, id, round }), limit) {
             Ok(Reply::Done) => return Ok(()),
+            Ok(Reply::OtherFleet) => (Kind::OtherFleet, false),
             Ok(Reply::OutOfRange) => (Kind::OutOfRange, false),
             Ok(_) => (Kind::OtherService, false),
             Err(Failed { kind, may_have_run }) => (kind, may_have_run),
         };
-        let pid = (!may_have_run).then_some(Pid { id, round });
+        let pid = (!may_have_run).then_some(Pid { fleet, id, round });
         Err(PidNotFreed { pid, error: self.error(kind) })
     }
 
-    /// Ends the client. Ids that it has stay in use.
+    /// Ends the client. Ids that it has stay in use. An id that a call without a reply has drawn becomes free.
     ///
     /// # Errors
     /// [`PidErrorKind::TimedOut`], [`PidErrorKind::NoServer`]: call it again.
     pub fn close(&self, limit: Duration) -> Result<(), PidError> {
+        if let Ok(Reply::Drawn { fleet, id, round }) = self.call(|_| None, limit) {
+            match self.free(Pid { fleet, id, round }, limit) {
+                Err(PidNotFreed { pid: Some(pid), error }) => {
+                    self.session().found = Some(pid);
+                    return Err(error);
+                }
+                Err(PidNotFreed { error, .. }) if error.kind == Kind::TimedOut => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
         match self.call(|_| Some(Operation::Close), limit) {
             Ok(_) | Err(Failed { kind: Kind::ServerLost | Kind::Closed, .. }) => {
                 self.session().is_closed = true;

@@ -11,6 +11,8 @@ use std::fmt;
 pub enum PidErrorKind {
     /// The fleet has no such id. The call had no effect.
     OutOfRange,
+    /// The id is one of an earlier fleet under the name. The call had no effect.
+    OtherFleet,
     /// The time is over. The client finishes the call before its next one.
     TimedOut,
     /// The server was lost. The id is free, or lost: it is in use no more, and may never come again.
@@ -23,7 +25,7 @@ pub enum PidErrorKind {
     Full,
     /// The service under the name speaks another version, or serves other things.
     OtherService,
-    /// The server cannot begin a fleet of so many ids.
+    /// A fleet cannot have so many ids, or has another number of them.
     BadCount,
     /// The fleet exists, so its ids are not given out from the beginning.
     NotFirst,
@@ -52,6 +54,9 @@ impl fmt::Display for PidError {
             PidErrorKind::OutOfRange => {
                 "the id does not exist here; free an id at the fleet that gave it out"
             }
+            PidErrorKind::OtherFleet => {
+                "the id was drawn from an earlier fleet under this name, which is gone; forget the id"
+            }
             PidErrorKind::TimedOut => {
                 "the time is over, and the call may have run; call again with more time"
             }
@@ -64,7 +69,9 @@ impl fmt::Display for PidError {
             PidErrorKind::OtherService => {
                 "the service under this name has no process ids; look whether the name is right"
             }
-            PidErrorKind::BadCount => "a fleet has at least one id; choose a larger number",
+            PidErrorKind::BadCount => {
+                "a fleet has at least one id, and its servers agree on the number; pass the founder's number"
+            }
             PidErrorKind::NotFirst => "the fleet exists; join it, since its ids may be in use",
             PidErrorKind::Pool(error) => return error.fmt(f),
             PidErrorKind::NotServed(error) => return error.fmt(f),

@@ -5,24 +5,32 @@
 //! from one, and return to the other. When the first one is empty, they exchange the roles: a new *round*
 //! begins.
 //!
-//! Each id carries the first round in which it may be drawn, and each process id the round of its draw. So no
-//! server is asked for its vote: a server that meets an id of a later round has learned of the round.
+//! Each id carries the first round in which it may be drawn, and each process id the round of its draw. So
+//! servers do not vote: a server learns of a round from ids, and from the calls of clients.
 //!
 //! - I1. The rounds of the draws of one id grow. So an id is drawn at most once in each round.
-//! - I2. A server begins a round after a get that found the pool of the last round empty, or after it met an
-//!   id of such a server.
-//! - I3. An id has one element in both pools together, or a client has it, or it is lost.
+//! - I2. From the moment at which an id comes into a pool until it leaves the pool, at most one round begins.
+//!   So a second id is drawn at most twice meanwhile: once in each of both rounds.
+//! - I3. With one server, an id that is freed in a round is not drawn in it. With several servers, a client
+//!   that makes one call after the other, alone, has the same promise. A killed server may break it for a round.
+//! - I4. An id has one element in both pools together, or a client has it, or it is lost.
 //!
-//! Argument for I1. A server draws an id in its own round, if the id carries none above it. A free writes the
-//! round of the draw and that of the server, the larger one, plus 1.
+//! With several servers and several clients, a server may miss the begin of a round. Until it learns of the
+//! round, it draws in an older one, and frees into the pool from which others draw. So an id that it frees may
+//! be drawn in the round of its free, though never twice in a round (I1). Such a server may also take an id of
+//! a later round: it puts the id back, and learns of the round. The id begins to rest anew (I2). A draw at that
+//! moment may miss the id.
 //!
-//! With one server, and calls one after the other: between two draws of an id, all ids are drawn that were
-//! free at the first one. With several servers, one that has not met the new round may return an id to the
-//! pool of the old one. That id rests for one round more, or is drawn in the old round.
+//! With one server, and one call after the other, the ids form a queue: an id is drawn after all ids that
+//! were free at its last draw.
 //!
 //! Not promised: ids of dead servers. A killed server loses the free ids of its store, and those of replies
 //! on their way. They are given out no more. A fleet that lost all servers has no ids: a new one must not
-//! give out ids that processes may still have.
+//! give out ids that processes may still have. An id of the earlier fleet has its key, so a free of it is an
+//! error.
+//!
+//! A process that dies keeps its ids, until another one frees them: a program that gives ids to processes
+//! keeps their [`Pid`]s. A second free of an id does not compile, since a free consumes the [`Pid`].
 //!
 //! Cost: a draw and a free are each one call, and one operation of a pool. The first draw of a round takes
 //! one more. Each pool has an element for each free id.
@@ -31,7 +39,10 @@
 
 mod client;
 mod error;
+mod rounds;
 mod server;
+#[cfg(test)]
+mod sim;
 mod wire;
 
 pub use self::client::{Pid, PidClient};

@@ -1,17 +1,22 @@
 //! A server of process ids: a member of two pools that exchange their roles.
 //!
-//! - S1. A free adds its id under the lock of the round. So no id comes into a pool after this server has
-//!   seen its end, except from servers that have not.
+//! - S1. A free adds its id under the lock of the rounds. So this server adds no id to the pool of a round
+//!   that it knows of: such an id could miss the round.
 //! - S2. A call of a client runs once: its number is above that of the last one. A copy of the last one gets
 //!   the same reply.
+//! - S3. A request carries the newest round that its client knows, and the server learns it first. So a client
+//!   that calls several servers draws from all as from one.
+//! - S4. A server that joins learns the key of the fleet and the newest round from another server. An id of an
+//!   earlier fleet under the name is refused by its key.
 
+use super::rounds::{Draw, Rounds, Step};
 use super::wire::{METHOD, Operation, Reply, Request, Resting};
 use super::{PidError, PidErrorKind};
 use crate::frames::{decode, encode};
 use crate::{Attributes, DistributedPool, PoolError, PoolErrorKind};
-use squall_fleet::{Name, NameCapability, NameOptions, Node, ServiceCall};
+use squall_fleet::{Fate, Name, NameCapability, NameOptions, Node, ServiceCall};
 use squall_machine::park::time_left;
-use squall_sys::sync::{Mutex, StdArc as Arc, lock};
+use squall_sys::sync::{Mutex, MutexGuard, StdArc as Arc, lock};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -23,6 +28,10 @@ const ADD: Duration = Duration::from_secs(5);
 const GET_MAX: Duration = Duration::from_secs(30);
 /// The most clients of a server.
 const CLIENTS_MAX: usize = 1 << 16;
+/// No fleet gets to this round. A request with such a one is damaged.
+const ROUNDS_MAX: u64 = 1 << 62;
+/// The time that the servers of a fleet have to answer one that joins.
+const JOIN: Duration = Duration::from_secs(30);
 
 /// Returns a random number.
 pub(super) fn random() -> u64 {
@@ -39,11 +48,15 @@ struct Last {
 #[derive(Debug)]
 struct Inner {
     key: u64,
+    /// The key of the fleet.
+    fleet: u64,
     ids: u32,
     /// Round r draws from pool r mod 2.
     pools: [DistributedPool; 2],
-    round: Mutex<u64>,
+    rounds: Mutex<Rounds>,
     clients: Mutex<HashMap<u64, Arc<Mutex<Last>>>>,
+    /// Ids that draws have put back, and that the pools did not take yet.
+    left_over: Mutex<Vec<Resting>>,
 }
 
 impl Inner {
@@ -51,15 +64,8 @@ impl Inner {
         &self.pools[(round % 2) as usize]
     }
 
-    fn round(&self) -> u64 {
-        *lock(&self.round, "the round of process ids")
-    }
-
-    /// Learns of a round, and returns the newest one.
-    fn advance(&self, round: u64) -> u64 {
-        let mut newest = lock(&self.round, "the round of process ids");
-        *newest = round.max(*newest);
-        *newest
+    fn rounds(&self) -> MutexGuard<'_, Rounds> {
+        lock(&self.rounds, "the rounds of process ids")
     }
 
     /// Adds an id to the pool of its round.
@@ -73,47 +79,52 @@ impl Inner {
         }
     }
 
+    /// Adds an id and all that are left over. Those that the pools do not take are left over again.
+    fn put_back(&self, resting: Option<Resting>) {
+        let left_over = || lock(&self.left_over, "ids that pools did not take");
+        let some: Vec<Resting> = left_over().drain(..).chain(resting).collect();
+        let again: Vec<Resting> = some.into_iter().filter(|resting| self.rest(*resting).is_err()).collect();
+        left_over().extend(again);
+    }
+
     /// Draws an id.
     fn draw(&self, limit: Duration) -> Reply {
         let deadline = Instant::now().checked_add(limit);
-        let get = |round: u64| {
-            let element = self.pool(round).get(time_left(deadline).unwrap_or(limit));
-            // Only servers add elements, and all have this form.
-            element.map(|bytes| bytes.and_then(|bytes| Resting::from_bytes(&bytes)))
-        };
+        let begin = || Draw::begin(*self.rounds());
+        self.put_back(None);
+        let (mut draw, mut step) = begin();
         loop {
-            let mut round = self.round();
-            let mut drawn = get(round);
-            if drawn == Ok(None) {
-                // The round is over, if the other pool has ids at all (`pids/I2`).
-                drawn = get(round + 1);
-                if let Ok(Some(_)) = drawn {
-                    round = self.advance(round + 1);
+            match step {
+                Step::Get { round } => {
+                    let found = match self.pool(round).get(time_left(deadline).unwrap_or(limit)) {
+                        Ok(found) => found.and_then(|bytes| Resting::from_bytes(&bytes)),
+                        Err(_) => return Reply::Busy,
+                    };
+                    step = draw.got(&mut self.rounds(), found);
                 }
-            }
-            match drawn {
-                Err(_) => return Reply::Busy,
-                Ok(None) => return Reply::AllInUse,
-                Ok(Some(Resting { id, round: first })) if first <= round => {
-                    return Reply::Drawn { id, round };
+                Step::PutBack(resting) => {
+                    self.put_back(Some(resting));
+                    (draw, step) = begin();
                 }
-                Ok(Some(resting)) => {
-                    // Another server has begun the round before that of the id.
-                    self.advance(resting.round - 1);
-                    let _ = self.rest(resting);
+                Step::Drawn { id, round } => {
+                    return Reply::Drawn { fleet: self.fleet, id, round };
                 }
+                Step::AllInUse => return Reply::AllInUse,
             }
         }
     }
 
-    fn free(&self, id: u32, drawn_in: u64) -> Reply {
+    fn free(&self, fleet: u64, id: u32, drawn_in: u64) -> Reply {
+        if fleet != self.fleet {
+            return Reply::OtherFleet;
+        }
         if id == 0 || id > self.ids {
             return Reply::OutOfRange;
         }
-        let mut newest = lock(&self.round, "the round of process ids");
-        *newest = drawn_in.max(*newest);
+        let mut rounds = self.rounds();
+        let resting = rounds.rest(id, drawn_in);
         // Under the lock (S1).
-        match self.rest(Resting { id, round: *newest + 1 }) {
+        match self.rest(resting) {
             Ok(()) => Reply::Done,
             Err(_) => Reply::Busy,
         }
@@ -125,36 +136,47 @@ impl Inner {
         match clients.entry(client) {
             Entry::Vacant(_) if is_full => Reply::Full,
             // A late copy of a connect changes no number.
-            Entry::Occupied(_) => Reply::OtherServer { server: self.key },
+            Entry::Occupied(_) => self.other_server(),
             Entry::Vacant(entry) => {
                 entry.insert(Arc::new(Mutex::new(Last { number, reply: Reply::Old })));
-                Reply::OtherServer { server: self.key }
+                self.other_server()
             }
         }
     }
 
-    fn answer(&self, Request { client, server, number, operation }: Request) -> Reply {
-        if operation == Operation::Connect {
-            return self.connect(client, number);
+    fn other_server(&self) -> Reply {
+        Reply::OtherServer { server: self.key, fleet: self.fleet }
+    }
+
+    fn answer(&self, Request { client, server, number, seen, operation }: Request) -> Reply {
+        match operation {
+            Operation::Connect => return self.connect(client, number),
+            Operation::Join => {
+                let (fleet, ids, round) = (self.fleet, self.ids, self.rounds().newest());
+                return Reply::Fleet { fleet, ids, round };
+            }
+            Operation::Free { round, .. } if round >= ROUNDS_MAX => return Reply::OutOfRange,
+            _ if seen >= ROUNDS_MAX => return Reply::OutOfRange,
+            _ => {}
         }
         let known = lock(&self.clients, "the clients of process ids").get(&client).cloned();
         let Some(last) = known.filter(|_| server == self.key) else {
-            return Reply::OtherServer { server: self.key };
+            return self.other_server();
         };
         // The calls of one client run one after the other.
         let mut last = lock(&last, "the last call of a client of process ids");
         if number <= last.number {
             return if number == last.number { last.reply } else { Reply::Old };
         }
+        self.rounds().learn(seen);
         let reply = match operation {
             Operation::Alloc { limit_ms } => self.draw(Duration::from_millis(limit_ms.into()).min(GET_MAX)),
-            Operation::Free { round: u64::MAX, .. } => Reply::OutOfRange,
-            Operation::Free { id, round } => self.free(id, round),
+            Operation::Free { fleet, id, round } => self.free(fleet, id, round),
             Operation::Close => {
                 lock(&self.clients, "the clients of process ids").remove(&client);
                 Reply::Done
             }
-            Operation::Connect => Reply::Old,
+            Operation::Connect | Operation::Join => Reply::Old,
         };
         if reply != Reply::Busy {
             *last = Last { number, reply };
@@ -185,45 +207,72 @@ pub struct PidServer {
 impl PidServer {
     /// Begins a fleet with the ids from 1 to `ids`, all free. Returns once clients can call.
     ///
+    /// After a fleet that lost all its servers, processes may still have ids. Begin a new one only when they
+    /// have none.
+    ///
     /// # Errors
     /// [`PidErrorKind::NotFirst`], if the fleet has a server. [`PidErrorKind::BadCount`] for 0 ids.
     /// [`PidErrorKind::Pool`], [`PidErrorKind::NotServed`], [`PidErrorKind::LongName`].
     /// # Cost
     /// An add to a pool for each id.
     pub fn found(node: &Node, name: &Name, parent: &NameCapability, ids: u32) -> Result<PidServer, PidError> {
-        PidServer::start(node, name, parent, ids, true)
+        match ids {
+            0 => Err(PidError { fleet: name.clone(), kind: PidErrorKind::BadCount }),
+            _ => PidServer::start(node, name, parent, (ids, random()), None),
+        }
     }
 
     /// Joins a fleet. `ids` is the number of its founder.
     ///
     /// # Errors
-    /// [`PidErrorKind::BadCount`] for 0 ids. [`PidErrorKind::Pool`], [`PidErrorKind::NotServed`],
-    /// [`PidErrorKind::LongName`].
+    /// [`PidErrorKind::NoServer`], [`PidErrorKind::TimedOut`], if no server of the fleet answers within 30 s.
+    /// [`PidErrorKind::BadCount`] for another number of ids. [`PidErrorKind::OtherService`],
+    /// [`PidErrorKind::Pool`], [`PidErrorKind::NotServed`], [`PidErrorKind::LongName`].
     pub fn join(node: &Node, name: &Name, parent: &NameCapability, ids: u32) -> Result<PidServer, PidError> {
-        PidServer::start(node, name, parent, ids, false)
+        let error = |kind| PidError { fleet: name.clone(), kind };
+        let deadline = Instant::now().checked_add(JOIN);
+        let (client, server, number, seen, operation) = (0, 0, 0, 0, Operation::Join);
+        let request = encode(&Request { client, server, number, seen, operation });
+        loop {
+            // A server that leaves may lose the reply.
+            let left = time_left(deadline).filter(|left| !left.is_zero());
+            let left = left.ok_or_else(|| error(PidErrorKind::TimedOut))?;
+            let reply = match node.call(name, METHOD, &request, left).map_err(|lost| lost.fate) {
+                Ok(bytes) => decode(&bytes),
+                Err(Fate::Dropped) => None,
+                Err(fate) if fate.may_have_run() => continue,
+                Err(fate) => return Err(error(PidErrorKind::NoServer(fate))),
+            };
+            return match reply {
+                Some(Reply::Fleet { ids: all, .. }) if all != ids => Err(error(PidErrorKind::BadCount)),
+                Some(Reply::Fleet { fleet, round, .. }) => {
+                    PidServer::start(node, name, parent, (ids, fleet), Some(round))
+                }
+                _ => Err(error(PidErrorKind::OtherService)),
+            };
+        }
     }
 
+    /// Starts a server. Without a round, it begins the fleet.
     fn start(
         node: &Node,
         name: &Name,
         parent: &NameCapability,
-        ids: u32,
-        founds: bool,
+        (ids, fleet): (u32, u64),
+        round: Option<u64>,
     ) -> Result<PidServer, PidError> {
         let error = |kind| PidError { fleet: name.clone(), kind };
-        if ids == 0 {
-            return Err(error(PidErrorKind::BadCount));
-        }
         let join = |part: &str| {
             let pool: Name = format!("{name}/{part}").parse().map_err(|_| error(PidErrorKind::LongName))?;
             let pool = DistributedPool::join(node, &pool, parent, Attributes::default());
             pool.map_err(|why| error(PidErrorKind::Pool(why)))
         };
         let pools = [join("even")?, join("odd")?];
-        let (round, clients) = (Mutex::new(0), Mutex::new(HashMap::new()));
-        let inner = Arc::new(Inner { key: random(), ids, pools, round, clients });
+        let (rounds, clients) = (Mutex::new(Rounds::new(round.unwrap_or(0))), Mutex::new(HashMap::new()));
+        let left_over = Mutex::new(Vec::new());
+        let inner = Arc::new(Inner { key: random(), fleet, ids, pools, rounds, clients, left_over });
         let leave = || inner.pools.iter().for_each(|pool| _ = pool.shutdown(ADD));
-        if founds {
+        if round.is_none() {
             let here = inner.pools[0].location();
             if inner.pools[0].locations().first().copied() != here {
                 leave();
@@ -257,7 +306,7 @@ impl PidServer {
 
     /// Returns the newest round that this server has met. The first one is 0.
     pub fn round(&self) -> u64 {
-        self.inner.round()
+        self.inner.rounds().newest()
     }
 
     /// Returns an estimate of the number of free ids of the fleet.

@@ -16,10 +16,13 @@ pub(super) enum Operation {
         limit_ms: u32,
     },
     Free {
+        fleet: u64,
         id: u32,
         round: u64,
     },
     Close,
+    /// Asks for the fleet, for a server that joins it.
+    Join,
 }
 
 /// A request. The server runs each number of a client once, and answers a copy from its notes.
@@ -29,6 +32,8 @@ pub(super) struct Request {
     /// The server for which the client takes this one.
     pub(super) server: u64,
     pub(super) number: u64,
+    /// The newest round that the client knows of.
+    pub(super) seen: u64,
     pub(super) operation: Operation,
 }
 
@@ -36,15 +41,24 @@ pub(super) struct Request {
 pub(super) enum Reply {
     Done,
     Drawn {
+        fleet: u64,
         id: u32,
         round: u64,
     },
     /// All ids are in use.
     AllInUse,
     OutOfRange,
-    /// Another server, which did not run the request. It has this number.
+    /// The id is one of an earlier fleet under the name.
+    OtherFleet,
+    /// Another server, which did not run the request. It has this number, and its fleet has this key.
     OtherServer {
         server: u64,
+        fleet: u64,
+    },
+    Fleet {
+        fleet: u64,
+        ids: u32,
+        round: u64,
     },
     /// The server has too many clients.
     Full,
@@ -83,13 +97,14 @@ mod tests {
 
     #[test]
     fn frames_are_read_back_and_damaged_ones_are_refused() {
-        for operation in [Operation::Connect, Operation::Free { id: 7, round: u64::MAX }, Operation::Close] {
-            let request = Request { client: 1, server: u64::MAX, number: 3, operation };
+        let free = Operation::Free { fleet: 1 << 60, id: 7, round: u64::MAX };
+        for operation in [Operation::Connect, free, Operation::Close, Operation::Join] {
+            let request = Request { client: 1, server: u64::MAX, number: 3, seen: 9, operation };
             let bytes = encode(&request);
             assert_eq!(decode(&bytes), Some(request));
             assert_eq!(decode::<Request>(&bytes[1..]), None);
         }
-        let reply = Reply::Drawn { id: 5, round: 9 };
+        let reply = Reply::Drawn { fleet: 2, id: 5, round: 9 };
         assert_eq!(decode(&encode(&reply)), Some(reply));
         assert_eq!(decode::<Reply>(&[77]), None);
         let resting = Resting { id: 3, round: 1 << 40 };

@@ -108,6 +108,9 @@ mod sim;
 #[cfg(test)]
 mod twins;
 
+#[cfg(test)]
+pub(crate) use sim::Random;
+
 pub use attributes::{Attributes, Strategy};
 pub use host::Host;
 pub use message::is_acknowledgement;

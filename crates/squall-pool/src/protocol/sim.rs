@@ -32,10 +32,10 @@ const PAST_FAILURES: &[u64] = &[52, 78, 328, 1168, 1544, 1565, 2271, 3166, 4657]
 
 /// A generator of pseudo-random numbers (SplitMix64).
 #[derive(Clone, Debug)]
-pub(super) struct Random(pub(super) u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -43,7 +43,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 }
