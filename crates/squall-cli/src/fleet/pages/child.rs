@@ -89,12 +89,22 @@ fn serve(
     let server = PageServer::start(&node, &parse::<Name>(FLEET)?, &root, ledger);
     let server = server.map_err(|error| Failure::new(error.to_string()))?;
     tell("ready");
-    if lines.next().as_deref() == Some("leave") {
-        let left = server.shutdown(&node, PATIENCE);
-        left.map_err(|error| Failure::new(error.to_string()))?;
-        let left = node.leave(PATIENCE);
-        left.map_err(|error| Failure::new(format!("the server cannot leave: {error}")))?;
-        tell("left");
+    for line in lines {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["end", place, key] => {
+                let freed = server.end_client(parse(place)?, parse(key)?);
+                tell(&format!("ended {}", freed.map_err(|error| Failure::new(error.to_string()))?));
+            }
+            ["leave"] => {
+                let left = server.shutdown(&node, PATIENCE);
+                left.map_err(|error| Failure::new(error.to_string()))?;
+                let left = node.leave(PATIENCE);
+                left.map_err(|error| Failure::new(format!("the server cannot leave: {error}")))?;
+                tell("left");
+                break;
+            }
+            _ => break,
+        }
     }
     Ok(())
 }
@@ -123,7 +133,8 @@ fn call(
     let node = Arc::new(node.map_err(failed("the client cannot visit the group"))?);
     let lost = |error: squall::fleet::pool::pages::PageError| Failure::new(error.to_string());
     let client = PageClient::connect(node, &parse::<Name>(FLEET)?, PATIENCE).map_err(lost)?;
-    tell(&format!("ready {}", client.identity().1));
+    let (place, key) = client.identity();
+    tell(&format!("ready {place} {key}"));
     let mut mine: Vec<PageNumber> = Vec::new();
     for line in lines {
         match line.split_once(' ') {

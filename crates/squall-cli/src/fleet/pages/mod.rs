@@ -3,10 +3,12 @@
 //!
 //! The clients take pages as in the thesis: in even shares, from 20 to 180 % of a share, light and heavy by
 //! turns, and so in two phases. Each writes its stamp into its pages, and finds it there before it frees
-//! them.
+//! them. Then a client is killed with its pages: the books name them, and a server frees them. All that is
+//! repeated until the time is over.
 //!
 //! - I1. After each phase, the books say that each client has the pages that it took. After the frees, all
-//!   pages are free. At the end, a client gets each page once. A difference makes the demo fail.
+//!   pages are free, except those of a killed client. At the end, a client gets each page once. A difference
+//!   makes the demo fail.
 //! - I2. The demo leaves no process, no socket and no shared memory.
 
 mod child;
@@ -17,10 +19,10 @@ pub(crate) use self::child::{COMMAND, run as run_child};
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use squall::fleet::pool::pages::{PageClient, PageLedger, PageMemory};
+use squall::fleet::pool::pages::{PageBooks, PageClient, PageLedger, PageMemory};
 use squall::fleet::{GroupKey, HostTransport, Name, NodeBuilder};
 use squall_bench::pool::Load;
 use squall_stress::fleets::check_gone;
@@ -38,8 +40,11 @@ pub(crate) struct PagesArgs {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=24))]
     clients: u32,
     /// Number of pages for each server at the start. The thesis has 65,536.
-    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(256..=65_536))]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(256..=65_536))]
     pages: u32,
+    /// Duration of the loads in seconds. Each load runs at least once.
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    seconds: u64,
 }
 
 /// A change of the fleet, halfway through a load.
@@ -59,10 +64,18 @@ struct Demo {
     root: Option<String>,
     ledger: PageLedger,
     ledger_file: OwnedFd,
+    memory_file: OwnedFd,
     pages: u32,
     servers: Vec<Process>,
     started: u32,
-    clients: Vec<(Process, u32)>,
+    /// The client processes, with their places and keys in the books.
+    clients: Vec<Client>,
+}
+
+struct Client {
+    process: Process,
+    place: u32,
+    key: u32,
 }
 
 pub(super) fn run(args: &PagesArgs) -> Result<(), Failure> {
@@ -77,6 +90,7 @@ pub(super) fn run(args: &PagesArgs) -> Result<(), Failure> {
         root: None,
         ledger,
         ledger_file,
+        memory_file,
         pages,
         servers: Vec::new(),
         started: 0,
@@ -87,24 +101,21 @@ pub(super) fn run(args: &PagesArgs) -> Result<(), Failure> {
         demo.start_server()?;
     }
     for number in 0..args.clients {
-        let file = path(&memory_file);
-        let part = format!("client {} {number} {pages} {file} {}", demo.key, demo.seeds());
-        let client = Process::start(format!("client {number}"), &part)?;
-        let key = client.expect("ready")?;
-        let key = key.parse().map_err(|_| Failure::new(format!("{} has no key", client.name())))?;
-        demo.clients.push((client, key));
+        let client = demo.start_client(number)?;
+        demo.clients.push(client);
     }
     line(format_args!("{} servers and {} clients are processes of their own.", args.servers, args.clients))?;
-    let events = [Event::Start, Event::Leave, Event::Kill, Event::Start];
-    for (load, event) in Load::ALL.into_iter().zip(events) {
-        let mut event = Some(event);
-        for counts in load.counts(u64::from(pages), left(args), left(args), args.clients as usize) {
-            demo.phase(load, &counts, event.take())?;
+    let loads_began = Instant::now();
+    loop {
+        demo.run_loads(args)?;
+        demo.kill_client(u64::from(pages / args.clients / 2))?;
+        if loads_began.elapsed() >= Duration::from_secs(args.seconds) {
+            break;
         }
     }
     let prefix = demo.prefix.clone();
     demo.end()?;
-    drop((memory, memory_file));
+    drop(memory);
     check_gone(&prefix).map_err(Failure::new)?;
     line("The books balance. No process, socket or memory is left.")
 }
@@ -119,6 +130,13 @@ fn path(file: &OwnedFd) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }
 
+impl Client {
+    /// Returns the number of its pages in the books.
+    fn held(&self, books: &PageBooks) -> u32 {
+        books.clients.iter().find(|holder| holder.key == self.key).map_or(0, |holder| holder.pages)
+    }
+}
+
 impl Demo {
     fn seeds(&self) -> String {
         let names: Vec<&str> = self.servers.iter().map(Process::name).collect();
@@ -127,8 +145,7 @@ impl Demo {
 
     fn tell(&self, text: &str) -> Result<(), Failure> {
         let books = self.ledger.books();
-        let held = |key| books.clients.iter().find(|client| client.key == key).map_or(0, |it| it.pages);
-        let held: Vec<String> = self.clients.iter().map(|(_, key)| held(*key).to_string()).collect();
+        let held: Vec<String> = self.clients.iter().map(|it| it.held(&books).to_string()).collect();
         line(format_args!(
             "{:7.2} s  {text:<34} {:>6} free  clients {}",
             self.began.elapsed().as_secs_f64(),
@@ -152,6 +169,55 @@ impl Demo {
         Ok(())
     }
 
+    fn start_client(&self, number: u32) -> Result<Client, Failure> {
+        let (key, pages, file, seeds) = (self.key, self.pages, path(&self.memory_file), self.seeds());
+        let part = format!("client {key} {number} {pages} {file} {seeds}");
+        let process = Process::start(format!("client {number}"), &part)?;
+        let identity = process.expect("ready")?;
+        let parsed =
+            identity.split_once(' ').and_then(|(place, key)| place.parse().ok().zip(key.parse().ok()));
+        let (place, key) =
+            parsed.ok_or_else(|| Failure::new(format!("{} has no place: {identity:?}", process.name())))?;
+        Ok(Client { process, place, key })
+    }
+
+    /// Runs each load once, with a change of the fleet in each.
+    fn run_loads(&mut self, args: &PagesArgs) -> Result<(), Failure> {
+        let events = [Event::Start, Event::Leave, Event::Kill, Event::Start];
+        for (load, event) in Load::ALL.into_iter().zip(events) {
+            let mut event = Some(event);
+            for counts in load.counts(u64::from(self.pages), left(args), left(args), args.clients as usize) {
+                self.take(load, &counts, event.take())?;
+                self.free(0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills a client that has pages. The books name them, and a server frees them.
+    fn kill_client(&mut self, pages: u64) -> Result<(), Failure> {
+        let counts = vec![pages; self.clients.len()];
+        self.take(Load::Uniform, &counts, None)?;
+        let Client { process, place, key } = self.clients.remove(0);
+        process.kill()?;
+        self.free(pages)?;
+        let books = self.ledger.books();
+        let dead = books.clients.iter().find(|holder| holder.key == key);
+        let dead = dead.ok_or_else(|| Failure::new("the books do not name the killed client"))?;
+        self.tell(&format!("a client is killed with {} pages", dead.pages))?;
+        let server = &mut self.servers[0];
+        server.say(&format!("end {place} {key}"))?;
+        let ended = server.expect("ended")?;
+        if ended != pages.to_string() {
+            return Err(Failure::new(format!("a server freed {ended} pages of a client that had {pages}")));
+        }
+        // A new client has the number of the killed one, and its stamp.
+        let client = self.start_client(0)?;
+        self.clients.insert(0, client);
+        self.tell("a server has freed them")?;
+        self.check_free(0)
+    }
+
     fn act(&mut self, event: Event) -> Result<(), Failure> {
         match event {
             Event::Start => {
@@ -171,14 +237,14 @@ impl Demo {
         }
     }
 
-    /// Lets the clients take so many pages and free them, and compares the books.
-    fn phase(&mut self, load: Load, counts: &[u64], mut event: Option<Event>) -> Result<(), Failure> {
-        for ((client, _), count) in self.clients.iter_mut().zip(counts) {
-            client.say(&format!("take {count}"))?;
+    /// Lets the clients take so many pages, and compares the books.
+    fn take(&mut self, load: Load, counts: &[u64], mut event: Option<Event>) -> Result<(), Failure> {
+        for (client, count) in self.clients.iter_mut().zip(counts) {
+            client.process.say(&format!("take {count}"))?;
         }
         for at in 0..self.clients.len() {
             loop {
-                let heard = self.clients[at].0.hear()?;
+                let heard = self.clients[at].process.hear()?;
                 let (word, number) = heard.split_once(' ').unwrap_or((&heard, ""));
                 let is_halfway = word == "took" || number.parse::<u64>().is_ok_and(|it| it * 2 > counts[at]);
                 if is_halfway && let Some(event) = event.take() {
@@ -187,43 +253,58 @@ impl Demo {
                 match word {
                     "at" => {}
                     "took" => break,
-                    _ => return Err(Failure::new(format!("{} says {heard:?}", self.clients[at].0.name()))),
+                    _ => {
+                        let name = self.clients[at].process.name();
+                        return Err(Failure::new(format!("{name} says {heard:?}")));
+                    }
                 }
             }
         }
         self.tell(&format!("{} load: all pages taken", load.name()))?;
         let books = self.ledger.books();
-        for ((client, key), count) in self.clients.iter().zip(counts) {
-            let held = books.clients.iter().find(|holder| holder.key == *key);
-            let held = held.map_or(0, |holder| u64::from(holder.pages));
+        for (client, count) in self.clients.iter().zip(counts) {
+            let (name, held) = (client.process.name(), u64::from(client.held(&books)));
             if held != *count {
-                let why = format!("{} took {count} pages, and the books have {held}", client.name());
-                return Err(Failure::new(why));
+                return Err(Failure::new(format!("{name} took {count} pages, and the books have {held}")));
             }
         }
-        for (client, _) in &mut self.clients {
-            client.say("free")?;
+        Ok(())
+    }
+
+    /// Lets the clients free all their pages, and compares the books. A killed client has so many pages.
+    fn free(&mut self, of_killed: u64) -> Result<(), Failure> {
+        for client in &mut self.clients {
+            client.process.say("free")?;
         }
-        for (client, _) in &self.clients {
-            let freed = client.expect("freed")?;
+        for Client { process, .. } in &self.clients {
+            let freed = process.expect("freed")?;
             if freed != "0 0" {
-                let why = format!("{}: pages overwritten by others, and not freed: {freed}", client.name());
+                let why = format!("{}: pages overwritten by others, and not freed: {freed}", process.name());
                 return Err(Failure::new(why));
             }
         }
-        self.tell("  all pages freed")?;
-        let free = self.ledger.books().free;
-        match free == self.pages {
+        if of_killed == 0 {
+            self.tell("  all pages freed")?;
+        }
+        self.check_free(of_killed)
+    }
+
+    fn check_free(&self, of_killed: u64) -> Result<(), Failure> {
+        let free = u64::from(self.ledger.books().free);
+        match free + of_killed == u64::from(self.pages) {
             true => Ok(()),
-            false => Err(Failure::new(format!("{free} pages are free, of {}", self.pages))),
+            false => Err(Failure::new(format!(
+                "{free} pages of {} are free, and a killed client had {of_killed}",
+                self.pages
+            ))),
         }
     }
 
     /// Takes each page once, and ends all processes.
     fn end(mut self) -> Result<(), Failure> {
-        for (mut client, _) in std::mem::take(&mut self.clients) {
-            client.say("close")?;
-            client.expect("closed")?;
+        for Client { mut process, .. } in std::mem::take(&mut self.clients) {
+            process.say("close")?;
+            process.expect("closed")?;
         }
         let seeds = self.seeds();
         let seeds: Vec<&str> = seeds.split(',').collect();
