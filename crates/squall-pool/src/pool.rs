@@ -388,7 +388,18 @@ impl DistributedPool {
         parent: &NameCapability,
         attributes: Attributes,
     ) -> Result<DistributedPool, PoolError> {
-        let tag = attributes.tag();
+        DistributedPool::join_apart(node, name, parent, attributes, 0)
+    }
+
+    /// Like `join`, and refuses members with another identity like those with other attributes.
+    pub(crate) fn join_apart(
+        node: &Node,
+        name: &Name,
+        parent: &NameCapability,
+        attributes: Attributes,
+        identity: u32,
+    ) -> Result<DistributedPool, PoolError> {
+        let tag = attributes.tag() ^ u64::from(identity);
         let untaken = Arc::new(AtomicU64::new(0));
         let locked = Locked {
             state: State::new(attributes, untaken.clone()),

@@ -240,3 +240,59 @@ fn the_pages_of_a_dead_client_are_named_and_freed() -> Result {
     assert_eq!(fleet.servers[0].books().clients.len(), 1);
     Ok(())
 }
+
+/// The server has taken a page for a call, and dies before the reply. The numbers of all other pages are in
+/// its hands then.
+#[test]
+fn a_server_that_dies_before_its_reply_loses_no_page() -> Result {
+    let mut fleet = Fleet::new(1, 8)?;
+    // The client knows all nodes. Only the first one has a server.
+    fleet.group.join()?;
+    fleet.group.join()?;
+    let (node, endpoint) = fleet.group.visit()?;
+    let client = PageClient::connect(Arc::new(node), &name(), LIMIT)?;
+    fleet.group.cut(Some(&endpoint));
+    while fleet.free_pages() == 8 {
+        assert!(client.alloc(SHORT).is_err());
+    }
+    let taken = 8 - fleet.free_pages();
+    let pool = fleet.servers[0].pool().clone();
+    let numbers = std::iter::from_fn(|| pool.get(LIMIT).transpose()).collect::<Result<Vec<_>, _>>()?;
+    assert_eq!(numbers.len() as u32 + taken, 8);
+    for node in &fleet.group.nodes[1..] {
+        let ledger = PageLedger::open(&fleet.ledger, 8)?;
+        fleet.servers.push(PageServer::start(node, &name(), &fleet.group.root, ledger)?);
+    }
+    drop(fleet.group.nodes.remove(0));
+    fleet.servers.remove(0);
+    let held = fleet.servers[0].books().clients[0].pages;
+    assert_eq!(held, taken, "the books name the client of a page without a reply");
+    fleet.group.cut(None);
+    assert_eq!(drain(&client)?, (0..8).collect());
+    assert_eq!((client.held().len(), fleet.free_pages()), (8, 0));
+    Ok(())
+}
+
+#[test]
+fn another_ledger_is_refused_and_its_clients_are_new_ones() -> Result {
+    let mut fleet = Fleet::new(2, 6)?;
+    let client = fleet.client()?;
+    let page = client.alloc(LIMIT)?.expect("a page");
+    let (node, root) = (&fleet.group.nodes[1], &fleet.group.root);
+    let (ledger, _) = PageLedger::create(6)?;
+    let refused = PageServer::start(node, &name(), root, ledger).unwrap_err();
+    assert_eq!(refused.kind, PageErrorKind::OtherLedger);
+    assert!(refused.to_string().contains("open the file of theirs"), "{refused}");
+    // A new fleet under the old name. Its books do not have the earlier client.
+    for (server, node) in fleet.servers.iter().zip(&fleet.group.nodes) {
+        server.shutdown(node, LIMIT)?;
+    }
+    let (ledger, _) = PageLedger::create(6)?;
+    let server = PageServer::start(node, &name(), root, ledger)?;
+    assert_eq!(client.free(page, LIMIT).unwrap_err().kind, PageErrorKind::Ended);
+    assert_eq!(client.alloc(LIMIT).unwrap_err().kind, PageErrorKind::Ended);
+    assert_eq!((server.books().free, server.books().clients.len()), (6, 0));
+    let other = fleet.client()?;
+    assert_eq!(drain(&other)?, (0..6).collect());
+    Ok(())
+}

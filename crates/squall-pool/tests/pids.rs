@@ -199,3 +199,71 @@ fn misuse_of_ids_has_its_error() -> Result {
     assert_eq!(client.alloc(LIMIT).unwrap_err().kind, PidErrorKind::Closed);
     Ok(())
 }
+
+/// The free of one client runs, and its reply is lost. Another client begins the next round with this id.
+#[test]
+fn a_free_on_its_way_over_an_exchange_runs_once() -> Result {
+    let mut fleet = Fleet::new(1, 3)?;
+    let (node, endpoint) = fleet.group.visit()?;
+    let client = PidClient::connect(Arc::new(node), &name(), LIMIT)?;
+    let other = fleet.client()?;
+    let mut mine: Vec<Pid> = drain(&client)?.into_values().collect();
+    let rest = mine.split_off(1);
+    let id = mine[0].id();
+    fleet.group.cut(Some(&endpoint));
+    let mut pid = mine.pop();
+    while let Some(again) = pid.take() {
+        pid = client.free(again, SHORT).unwrap_err().pid;
+    }
+    while fleet.servers[0].free_ids(LIMIT)? == 0 {
+        assert!(client.alloc(SHORT).is_err());
+    }
+    let again = other.alloc(LIMIT)?.expect("the id that was freed");
+    assert_eq!((again.id(), again.round()), (id, 1));
+    assert_eq!(fleet.servers[0].round(), 1);
+    fleet.group.cut(None);
+    // The client asks for the fate of its free first. A second free would make the id free here.
+    assert_eq!(client.alloc(LIMIT)?, None);
+    for pid in rest {
+        assert_eq!(pid.round(), 0);
+        client.free(pid, LIMIT)?;
+    }
+    let drawn = drain(&client)?;
+    assert_eq!(drawn.len(), 2);
+    assert!(drawn.values().all(|pid| pid.id() != id && pid.round() == 2), "{drawn:?}");
+    Ok(())
+}
+
+#[test]
+fn a_server_that_dies_between_draw_and_answer_loses_that_id_alone() -> Result {
+    let mut fleet = Fleet::new(1, 6)?;
+    // The clients know all nodes. Only the first one has a server.
+    fleet.group.join()?;
+    fleet.group.join()?;
+    let (node, endpoint) = fleet.group.visit()?;
+    let client = PidClient::connect(Arc::new(node), &name(), LIMIT)?;
+    let other = fleet.client()?;
+    fleet.group.cut(Some(&endpoint));
+    while fleet.servers[0].free_ids(LIMIT)? == 6 {
+        assert!(client.alloc(SHORT).is_err());
+    }
+    let rest = drain(&other)?;
+    assert_eq!(rest.len(), 5);
+    let ids: BTreeSet<u32> = rest.keys().copied().collect();
+    for node in &fleet.group.nodes[1..] {
+        fleet.servers.push(PidServer::join(node, &name(), &fleet.group.root, 6)?);
+    }
+    drop(fleet.group.nodes.remove(0));
+    fleet.servers.remove(0);
+    fleet.group.cut(None);
+    // Both clients find another server. The id without an answer is lost, and all others are in use.
+    assert_eq!(other.alloc(LIMIT)?, None);
+    assert_eq!(client.alloc(LIMIT)?, None);
+    for pid in rest.into_values() {
+        other.free(pid, LIMIT)?;
+    }
+    let again = drain(&client)?;
+    assert_eq!(again.keys().copied().collect::<BTreeSet<u32>>(), ids);
+    assert!(again.values().all(|pid| pid.round() > 0));
+    Ok(())
+}

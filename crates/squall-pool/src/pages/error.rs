@@ -25,6 +25,8 @@ pub enum PageErrorKind {
     Full,
     /// The server speaks another version, or is no page server.
     OtherService,
+    /// Other servers of the name have another ledger, so the server would give out their pages again.
+    OtherLedger,
     /// The server is no member of the pool of free pages.
     Pool(PoolError),
     /// The name cannot be served.
@@ -63,6 +65,9 @@ impl fmt::Display for PageError {
             PageErrorKind::Full => f.write_str("all places of clients are in use; close other clients first"),
             PageErrorKind::OtherService => f.write_str(
                 "the service under this name is no page server of this version; look whether the name is right",
+            ),
+            PageErrorKind::OtherLedger => f.write_str(
+                "its servers have another ledger; open the file of theirs, or serve another name",
             ),
             PageErrorKind::Pool(error) => error.fmt(f),
             PageErrorKind::NotServed(error) => error.fmt(f),

@@ -68,9 +68,10 @@ const FREE: u32 = 0;
 /// The owner of a place without further epochs.
 const USED_UP: u32 = u32::MAX;
 
-/// Word 0 is the magic number, 1 the number of pages, 2 whether the pool was filled once.
+/// Word 0 is the magic number, 1 the number of pages, 2 whether the pool was filled once, 3 the identity.
 const PAGES: usize = 1;
 const FILLED: usize = 2;
+const IDENTITY: usize = 3;
 /// The first word of the clients' places: each has an owner and an epoch.
 const PLACES: usize = 16;
 
@@ -136,9 +137,10 @@ pub(super) struct Ledger<W> {
 }
 
 impl<W: Words> Ledger<W> {
-    /// Begins a ledger over zeroed words: all pages are free.
-    pub(super) fn begin(words: W, pages: u32, clients: u32) -> Ledger<W> {
+    /// Begins a ledger over zeroed words: all pages are free. `identity` is random.
+    pub(super) fn begin(words: W, pages: u32, clients: u32, identity: u32) -> Ledger<W> {
         words.word(PAGES).store(pages, Relaxed);
+        words.word(IDENTITY).store(identity, Relaxed);
         // Release: pairs with the Acquire in `open`.
         words.word(0).store(MAGIC, Release);
         Ledger { words, pages, clients }
@@ -153,6 +155,12 @@ impl<W: Words> Ledger<W> {
 
     pub(super) fn pages(&self) -> u32 {
         self.pages
+    }
+
+    /// Returns the number that tells this ledger from an earlier one under the same name.
+    pub(super) fn identity(&self) -> u32 {
+        // Relaxed: `open` comes first.
+        self.words.word(IDENTITY).load(Relaxed)
     }
 
     /// Returns true once over all processes: the caller fills the pool.
@@ -381,7 +389,7 @@ mod model {
 
     fn ledger(pages: u32) -> Shared {
         let words = (0..words(pages, 1)).map(|_| AtomicU32::new(0)).collect();
-        Arc::new(Ledger::begin(Local(words), pages, 1))
+        Arc::new(Ledger::begin(Local(words), pages, 1, KEY))
     }
 
     const KEY: u32 = 7;

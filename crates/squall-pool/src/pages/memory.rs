@@ -7,6 +7,7 @@ use super::ledger::{CLIENTS_MAX, Ledger, Words, words};
 use squall_sys::shared::SharedMemory;
 use squall_sys::sync::atomic::AtomicU32;
 use std::fmt;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -148,7 +149,8 @@ impl PageLedger {
     pub fn create(pages: u32) -> io::Result<(PageLedger, OwnedFd)> {
         check(pages)?;
         let (memory, file) = SharedMemory::create(words(pages, CLIENTS_MAX) * 4)?;
-        Ok((PageLedger(Ledger::begin(Mapped(memory), pages, CLIENTS_MAX)), file))
+        let identity = RandomState::new().build_hasher().finish() as u32;
+        Ok((PageLedger(Ledger::begin(Mapped(memory), pages, CLIENTS_MAX, identity)), file))
     }
 
     /// Maps the ledger of a file. The file may be closed afterwards.

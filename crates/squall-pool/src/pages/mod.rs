@@ -15,6 +15,10 @@
 //!   have no effect.
 //! - The pages of a process that died stay held, until a server [ends](PageServer::end_client) its client.
 //!   The [books](PageLedger::books) name it.
+//! - A server that dies at any moment loses no page. If it had taken a page for a call, the client finds the
+//!   page at another server. A page whose number it had in its hands is found like its other free pages.
+//! - A server that joins opens the ledger of the others. One with another ledger is refused. Once no server
+//!   is left, a new ledger may begin under the old name. Then all earlier clients are ended.
 //!
 //! Not promised: protection from clients that write to pages of others, or that claim the place of others.
 //! Callers are trusted, as in the thesis. The ledger needs shared memory, like the pages themselves, so all

@@ -5,8 +5,8 @@ use super::memory::PageLedger;
 use super::wire::{BATCH_MAX, Caller, Fault, METHOD, Reply, Request};
 use super::{PageBooks, PageError, PageErrorKind};
 use crate::frames::{decode, encode};
-use crate::{Attributes, DistributedPool, PoolEnd};
-use squall_fleet::{Name, NameCapability, NameOptions, Node, ServiceCall};
+use crate::{Attributes, DistributedPool, PoolEnd, PoolErrorKind};
+use squall_fleet::{Name, NameCapability, NameOptions, Node, Refusal, RequestError, ServiceCall};
 use squall_machine::park::time_left;
 use squall_sys::sync::StdArc as Arc;
 use std::time::{Duration, Instant};
@@ -36,7 +36,14 @@ impl Inner {
 
     fn answer(&self, request: Request) -> Reply {
         let ledger = &self.ledger.0;
+        // A client of an earlier ledger settles, and learns that it was ended.
+        let is_other = |caller: Caller| caller.ledger != ledger.identity();
         match request {
+            Request::Alloc { caller, .. } | Request::Free { caller, .. } | Request::List { caller, .. }
+                if is_other(caller) =>
+            {
+                Reply::Outdated
+            }
             Request::Register { key: 0 | u32::MAX } => Reply::Full,
             Request::Register { key } => ledger.register(key).map_or(Reply::Full, |it| self.place(it)),
             Request::Alloc { caller, limit_ms } => {
@@ -61,7 +68,10 @@ impl Inner {
     }
 
     fn place(&self, Holder { place, epoch }: Holder) -> Reply {
-        Reply::Place { caller: Caller { place, epoch }, pages: self.ledger.pages() }
+        Reply::Place {
+            caller: Caller { ledger: self.ledger.0.identity(), place, epoch },
+            pages: self.ledger.pages(),
+        }
     }
 
     /// Finds a page for a client.
@@ -154,10 +164,13 @@ impl PageServer {
     /// Begins to serve the name of a fleet, and joins the pool `NAME/free` of its free pages. The first
     /// server over all processes fills the pool. Returns once clients can call.
     ///
-    /// All servers open the ledger of the first one.
+    /// All servers open the ledger of the first one. Once no server is left, one with a new ledger may begin
+    /// another fleet under the name. Its clients are new ones: calls of earlier clients end with
+    /// [`PageErrorKind::Ended`].
     ///
     /// # Errors
-    /// [`PageErrorKind::Pool`], [`PageErrorKind::NotServed`], [`PageErrorKind::LongName`].
+    /// [`PageErrorKind::OtherLedger`], [`PageErrorKind::Pool`], [`PageErrorKind::NotServed`],
+    /// [`PageErrorKind::LongName`].
     /// # Cost
     /// The first server adds each page to the pool.
     pub fn start(
@@ -168,8 +181,15 @@ impl PageServer {
     ) -> Result<PageServer, PageError> {
         let error = |kind| PageError { fleet: name.clone(), kind };
         let pool: Name = format!("{name}/free").parse().map_err(|_| error(PageErrorKind::LongName))?;
-        let pool = DistributedPool::join(node, &pool, parent, Attributes::default());
-        let pool = pool.map_err(|why| error(PageErrorKind::Pool(why)))?;
+        // Servers with two ledgers would give a page out twice. The directory refuses the second one.
+        let identity = ledger.0.identity();
+        let pool = DistributedPool::join_apart(node, &pool, parent, Attributes::default(), identity);
+        let pool = pool.map_err(|why| match why.kind {
+            PoolErrorKind::NotJoined(RequestError::Refused(Refusal::NameClash)) => {
+                error(PageErrorKind::OtherLedger)
+            }
+            _ => error(PageErrorKind::Pool(why)),
+        })?;
         let inner = Arc::new(Inner { pool, ledger });
         if inner.ledger.0.fills() {
             (0..inner.ledger.pages()).for_each(|page| inner.add(page));

@@ -10,9 +10,10 @@ pub(super) const BATCH_MAX: usize = 1024;
 /// The number of the only method. It grows with each change of the format.
 pub(super) const METHOD: u64 = 1;
 
-/// A client, as its calls name it: `ledger::Holder`.
+/// A client, as its calls name it: `ledger::Holder`, and the identity of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Caller {
+    pub(super) ledger: u32,
     pub(super) place: u32,
     pub(super) epoch: u32,
 }
@@ -69,7 +70,7 @@ pub(super) enum Reply {
     Ended {
         freed: u32,
     },
-    /// The client has a newer epoch. The call had no effect.
+    /// The client has a newer epoch, or another ledger. The call had no effect.
     Outdated,
     /// The client was ended. The call had no effect.
     NoClient,
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn frames_are_read_back_and_damaged_ones_are_refused() {
-        let caller = Caller { place: 3, epoch: 9 };
+        let caller = Caller { ledger: 1, place: 3, epoch: 9 };
         let requests = [
             Request::Register { key: 5 },
             Request::Alloc { caller, limit_ms: 70 },
@@ -106,7 +107,7 @@ mod tests {
             assert_eq!(decode::<Request>(&[&bytes[..], &[0]].concat()), None);
         }
         // A length beyond the bytes reserves no room.
-        assert_eq!(decode::<Request>(&[2, 3, 9, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F]), None);
+        assert_eq!(decode::<Request>(&[2, 1, 3, 9, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F]), None);
         assert_eq!(decode::<Request>(&[99]), None);
         let reply = Reply::Freed(vec![(4, Fault::NotHeld), (5, Fault::OutOfRange)]);
         assert_eq!(decode(&encode(&reply)), Some(reply));

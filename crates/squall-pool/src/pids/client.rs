@@ -253,8 +253,8 @@ impl PidClient {
         }
     }
 
-    /// Allocates an id. `None` if all are in use or lost with their servers, except those that other calls were
-    /// about to take, had just freed, or put back.
+    /// Allocates an id. `None` if all are in use or lost with their servers, except those that other calls
+    /// were about to take, had just freed, or put back.
     ///
     /// # Errors
     /// [`PidErrorKind::TimedOut`]: an id that was drawn is the result of the next call.
@@ -295,7 +295,8 @@ impl PidClient {
         Err(PidNotFreed { pid, error: self.error(kind) })
     }
 
-    /// Ends the client. Ids that it has stay in use. An id that a call without a reply has drawn becomes free.
+    /// Ends the client. Ids that it has stay in use. An id that a call without a reply has drawn becomes
+    /// free.
     ///
     /// # Errors
     /// [`PidErrorKind::TimedOut`], [`PidErrorKind::NoServer`]: call it again.

@@ -12,14 +12,15 @@
 //! - I2. From the moment at which an id comes into a pool until it leaves the pool, at most one round begins.
 //!   So a second id is drawn at most twice meanwhile: once in each of both rounds.
 //! - I3. With one server, an id that is freed in a round is not drawn in it. With several servers, a client
-//!   that makes one call after the other, alone, has the same promise. A killed server may break it for a round.
+//!   that is alone and makes one call after the other has the same promise. A killed server may break it for
+//!   a round.
 //! - I4. An id has one element in both pools together, or a client has it, or it is lost.
 //!
 //! With several servers and several clients, a server may miss the begin of a round. Until it learns of the
-//! round, it draws in an older one, and frees into the pool from which others draw. So an id that it frees may
-//! be drawn in the round of its free, though never twice in a round (I1). Such a server may also take an id of
-//! a later round: it puts the id back, and learns of the round. The id begins to rest anew (I2). A draw at that
-//! moment may miss the id.
+//! round, it draws in an older one, and frees into the pool from which others draw. So an id that it frees
+//! may be drawn in the round of its free, though never twice in a round (I1). Such a server may also take an
+//! id of a later round: it puts the id back, and learns of the round. The id begins to rest anew (I2). A draw
+//! at that moment may miss the id.
 //!
 //! With one server, and one call after the other, the ids form a queue: an id is drawn after all ids that
 //! were free at its last draw.

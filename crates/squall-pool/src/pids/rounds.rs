@@ -11,10 +11,10 @@
 //! - I2. A round *begins* when a draw finds the pool of the round before empty, at a server that knows of no
 //!   later round. All other servers learn of it, from ids and from calls.
 //! - I3. While an id rests in its pool, at most one round begins. The next one would need this pool empty.
-//! - I4. A draw puts an id back only if a round began that it does not know. Its server then knows that round.
+//! - I4. A draw puts an id back only if a round began that it does not know. Then its server knows the round.
 //!
-//! Argument for I3. Round `r + 1` begins when the pool of `r` is empty, so an id that rests meanwhile is in the
-//! other pool, that of `r + 1`. Round `r + 2` would begin when that pool is empty.
+//! Argument for I3. Round `r + 1` begins when the pool of `r` is empty, so an id that rests meanwhile is in
+//! the other pool, that of `r + 1`. Round `r + 2` would begin when that pool is empty.
 //!
 //! Not promised: a round that all servers know. Cost: two comparisons. The simulator checks I1 to I4.
 

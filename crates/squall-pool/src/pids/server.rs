@@ -4,10 +4,10 @@
 //!   that it knows of: such an id could miss the round.
 //! - S2. A call of a client runs once: its number is above that of the last one. A copy of the last one gets
 //!   the same reply.
-//! - S3. A request carries the newest round that its client knows, and the server learns it first. So a client
-//!   that calls several servers draws from all as from one.
-//! - S4. A server that joins learns the key of the fleet and the newest round from another server. An id of an
-//!   earlier fleet under the name is refused by its key.
+//! - S3. A request carries the newest round that its client knows, and the server learns it first. So one
+//!   client that calls several servers draws from all as from one.
+//! - S4. A server that joins learns the key of the fleet and the newest round from another server. An id of
+//!   an earlier fleet under the name is refused by its key.
 
 use super::rounds::{Draw, Rounds, Step};
 use super::wire::{METHOD, Operation, Reply, Request, Resting};

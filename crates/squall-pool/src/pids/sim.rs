@@ -1,4 +1,5 @@
-//! A simulator of rounds: servers and clients over two sets, with each step of a draw and of a free on its own.
+//! A simulator of rounds: servers and clients over two sets, with each step of a draw and of a free on its
+//! own.
 //!
 //! Each seed is one schedule. Servers are killed at any step, also between the draw of an id and its answer,
 //! and new ones join late. A schedule that fails prints its seed.
@@ -183,7 +184,7 @@ impl Simulator {
         let step = draw.got(&mut self.servers[server], found);
         let newest = self.servers[server].newest();
         if newest > self.newest() {
-            // I2.
+            // `rounds/I2`.
             assert_eq!(newest, self.newest() + 1, "a server skips rounds");
             let began = found_empty.expect("a draw begins a round after it found the pool empty");
             self.begun.insert(newest, (began, self.now));
@@ -191,7 +192,7 @@ impl Simulator {
         if let Some(resting) = found {
             match step {
                 Step::Drawn { id, round } => {
-                    // I1.
+                    // `rounds/I1`.
                     let last = self.drawn.insert(id, round);
                     assert!(last.is_none_or(|last| last < round), "{id} was drawn in {last:?} and {round}");
                     let is_old = self.is_single() && round != self.newest();
@@ -201,7 +202,7 @@ impl Simulator {
                     assert!(!is_exact || !is_late, "{id} was freed in round {round}, and drawn in it");
                 }
                 _ => {
-                    // I4.
+                    // `rounds/I4`.
                     assert!(!self.is_single(), "a late server puts {resting:?} back");
                     let missed = resting.round - 1;
                     assert!(round < missed && missed <= newest, "{resting:?} from the pool of {round}");
@@ -256,7 +257,7 @@ impl Simulator {
             self.check_places(ids);
         }
         for &(added, taken) in &self.rests {
-            // I3.
+            // `rounds/I3`.
             let begun = self.begun.values().filter(|(began, _)| (added + 1..taken).contains(began)).count();
             assert!(begun <= 1, "{begun} rounds began while an id rested from {added} to {taken}");
         }
