@@ -21,7 +21,7 @@ pub enum PidErrorKind {
     NoServer(Fate),
     /// The client was closed.
     Closed,
-    /// The server has 65,536 clients.
+    /// The server has 65,536 clients with calls on their way.
     Full,
     /// The service under the name speaks another version, or serves other things.
     OtherService,
@@ -65,7 +65,7 @@ impl fmt::Display for PidError {
             }
             PidErrorKind::NoServer(fate) => return fate.fmt(f),
             PidErrorKind::Closed => "this client was closed; connect a new one",
-            PidErrorKind::Full => "the server has too many clients; close others first",
+            PidErrorKind::Full => "the server has too many clients with calls on their way; try again later",
             PidErrorKind::OtherService => {
                 "the service under this name has no process ids; look whether the name is right"
             }

@@ -42,6 +42,7 @@ mod client;
 mod error;
 mod rounds;
 mod server;
+mod sessions;
 #[cfg(test)]
 mod sim;
 mod wire;

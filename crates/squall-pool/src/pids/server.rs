@@ -10,6 +10,7 @@
 //!   an earlier fleet under the name is refused by its key.
 
 use super::rounds::{Draw, Rounds, Step};
+use super::sessions::{Last, Sessions};
 use super::wire::{METHOD, Operation, Reply, Request, Resting};
 use super::{PidError, PidErrorKind};
 use crate::frames::{decode, encode};
@@ -17,8 +18,6 @@ use crate::{Attributes, DistributedPool, PoolError, PoolErrorKind};
 use squall_fleet::{Fate, Name, NameCapability, NameOptions, Node, ServiceCall};
 use squall_machine::park::time_left;
 use squall_sys::sync::{Mutex, MutexGuard, StdArc as Arc, lock};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, Instant};
 
@@ -26,7 +25,7 @@ use std::time::{Duration, Instant};
 const ADD: Duration = Duration::from_secs(5);
 /// The longest time that a draw waits in the pools.
 const GET_MAX: Duration = Duration::from_secs(30);
-/// The most clients of a server.
+/// The most clients that a server knows.
 const CLIENTS_MAX: usize = 1 << 16;
 /// No fleet gets to this round. A request with such a one is damaged.
 const ROUNDS_MAX: u64 = 1 << 62;
@@ -38,13 +37,6 @@ pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// The last call of a client.
-#[derive(Debug)]
-struct Last {
-    number: u64,
-    reply: Reply,
-}
-
 #[derive(Debug)]
 struct Inner {
     key: u64,
@@ -54,7 +46,7 @@ struct Inner {
     /// Round r draws from pool r mod 2.
     pools: [DistributedPool; 2],
     rounds: Mutex<Rounds>,
-    clients: Mutex<HashMap<u64, Arc<Mutex<Last>>>>,
+    clients: Mutex<Sessions>,
     /// Ids that draws have put back, and that the pools did not take yet.
     left_over: Mutex<Vec<Resting>>,
 }
@@ -130,18 +122,12 @@ impl Inner {
         }
     }
 
+    fn clients(&self) -> MutexGuard<'_, Sessions> {
+        lock(&self.clients, "the clients of process ids")
+    }
+
     fn connect(&self, client: u64, number: u64) -> Reply {
-        let mut clients = lock(&self.clients, "the clients of process ids");
-        let is_full = clients.len() >= CLIENTS_MAX;
-        match clients.entry(client) {
-            Entry::Vacant(_) if is_full => Reply::Full,
-            // A late copy of a connect changes no number.
-            Entry::Occupied(_) => self.other_server(),
-            Entry::Vacant(entry) => {
-                entry.insert(Arc::new(Mutex::new(Last { number, reply: Reply::Old })));
-                self.other_server()
-            }
-        }
+        if self.clients().add(client, number) { self.other_server() } else { Reply::Full }
     }
 
     fn other_server(&self) -> Reply {
@@ -159,7 +145,7 @@ impl Inner {
             _ if seen >= ROUNDS_MAX => return Reply::OutOfRange,
             _ => {}
         }
-        let known = lock(&self.clients, "the clients of process ids").get(&client).cloned();
+        let known = self.clients().get(client);
         let Some(last) = known.filter(|_| server == self.key) else {
             return self.other_server();
         };
@@ -173,7 +159,7 @@ impl Inner {
             Operation::Alloc { limit_ms } => self.draw(Duration::from_millis(limit_ms.into()).min(GET_MAX)),
             Operation::Free { fleet, id, round } => self.free(fleet, id, round),
             Operation::Close => {
-                lock(&self.clients, "the clients of process ids").remove(&client);
+                self.clients().remove(client);
                 Reply::Done
             }
             Operation::Connect | Operation::Join => Reply::Old,
@@ -268,7 +254,8 @@ impl PidServer {
             pool.map_err(|why| error(PidErrorKind::Pool(why)))
         };
         let pools = [join("even")?, join("odd")?];
-        let (rounds, clients) = (Mutex::new(Rounds::new(round.unwrap_or(0))), Mutex::new(HashMap::new()));
+        let (rounds, clients) =
+            (Mutex::new(Rounds::new(round.unwrap_or(0))), Mutex::new(Sessions::new(CLIENTS_MAX)));
         let left_over = Mutex::new(Vec::new());
         let inner = Arc::new(Inner { key: random(), fleet, ids, pools, rounds, clients, left_over });
         let leave = || inner.pools.iter().for_each(|pool| _ = pool.shutdown(ADD));
@@ -280,6 +267,7 @@ impl PidServer {
             }
             for id in 1..=ids {
                 if let Err(why) = inner.rest(Resting { id, round: 0 }) {
+                    leave();
                     return Err(error(PidErrorKind::Pool(why)));
                 }
             }
