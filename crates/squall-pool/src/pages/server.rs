@@ -5,7 +5,7 @@ use super::memory::PageLedger;
 use super::wire::{BATCH_MAX, Caller, Fault, METHOD, Reply, Request};
 use super::{PageBooks, PageError, PageErrorKind};
 use crate::frames::{decode, encode};
-use crate::{Attributes, DistributedPool, PoolEnd, PoolErrorKind};
+use crate::{Attributes, DistributedPool, PoolEnd, PoolError, PoolErrorKind};
 use squall_fleet::{Name, NameCapability, NameOptions, Node, Refusal, RequestError, ServiceCall};
 use squall_machine::park::time_left;
 use squall_sys::sync::StdArc as Arc;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 /// The time that the pool has to take a page back. A page that it did not take is found again later.
 const ADD: Duration = Duration::from_secs(5);
-/// The longest time that an allocation waits in the pool.
-const GET_MAX: Duration = Duration::from_secs(30);
+/// The longest time that an allocation waits in the pool. Then the server looks into the ledger.
+const GET_MAX: Duration = Duration::from_secs(1);
 
 impl From<Caller> for Holder {
     fn from(caller: Caller) -> Holder {
@@ -47,8 +47,7 @@ impl Inner {
             Request::Register { key: 0 | u32::MAX } => Reply::Full,
             Request::Register { key } => ledger.register(key).map_or(Reply::Full, |it| self.place(it)),
             Request::Alloc { caller, limit_ms } => {
-                let limit = Duration::from_millis(limit_ms.into()).min(GET_MAX);
-                self.alloc(caller.into(), limit)
+                self.alloc(caller.into(), Duration::from_millis(limit_ms.into()))
             }
             Request::Free { pages, .. } if pages.len() > BATCH_MAX => Reply::TooMany,
             Request::Free { caller, pages } => self.free(caller.into(), &pages),
@@ -79,6 +78,9 @@ impl Inner {
     /// If the pool is empty, pages may be free all the same: a server died with their numbers, or has them in
     /// its hands. A page that was free before and after a vain get is added again. If that was
     /// wrong, the pool has a number twice, and the ledger refuses the second one.
+    ///
+    /// A get may wait for a member that is silent. Then the server takes a free page from the ledger. The
+    /// number of the page stays in the pool, and is refused like a second one.
     fn alloc(&self, holder: Holder, limit: Duration) -> Reply {
         let ledger = &self.ledger.0;
         let deadline = Instant::now().checked_add(limit);
@@ -88,7 +90,10 @@ impl Inner {
                 return Reply::Outdated;
             }
             let left = time_left(deadline).unwrap_or(limit);
-            match self.pool.get(left) {
+            match self.pool.get(left.min(GET_MAX)) {
+                Err(PoolError { kind: PoolErrorKind::TimedOut { .. }, .. }) => {
+                    return self.alloc_without_pool(holder);
+                }
                 Err(_) => return Reply::Busy,
                 Ok(Some(element)) => {
                     // Only servers add elements, and all are such numbers.
@@ -122,6 +127,24 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// Takes the first page that is free in the ledger.
+    fn alloc_without_pool(&self, holder: Holder) -> Reply {
+        let ledger = &self.ledger.0;
+        for page in ledger.free_pages() {
+            match ledger.take(page, holder) {
+                Take::Held => return Reply::Page(Some(page)),
+                Take::NotFree => {}
+                Take::Outdated { is_free } => {
+                    if is_free {
+                        self.add(page);
+                    }
+                    return Reply::Outdated;
+                }
+            }
+        }
+        Reply::Page(None)
     }
 
     fn free(&self, holder: Holder, pages: &[u32]) -> Reply {
@@ -251,5 +274,38 @@ impl PageServer {
         let (PoolEnd::Left | PoolEnd::LastLeft { .. }) =
             self.inner.pool.shutdown(limit).map_err(|why| error(PageErrorKind::Pool(why)))?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_fleet::{GroupKey, LocalNetwork, NodeBuilder};
+
+    #[test]
+    fn a_silent_pool_delays_no_page_and_its_old_numbers_are_refused() {
+        let network = LocalNetwork::new();
+        let (node, root) =
+            NodeBuilder::new(GroupKey::random()).found(network.bind("a").unwrap(), &[]).unwrap();
+        let (ledger, _) = PageLedger::create(3).unwrap();
+        let server = PageServer::start(&node, &"/pages".parse().unwrap(), &root, ledger).unwrap();
+        let inner = &server.inner;
+        let holder = inner.ledger.0.register(7).expect("a place");
+        let pages = (0..3).map(|_| inner.alloc_without_pool(holder));
+        assert_eq!(pages.collect::<Vec<_>>(), [0, 1, 2].map(|page| Reply::Page(Some(page))));
+        assert_eq!(inner.alloc_without_pool(holder), Reply::Page(None));
+        // The pool has all three numbers still.
+        let limit = Duration::from_secs(60);
+        assert_eq!(inner.alloc(holder, limit), Reply::Page(None));
+        // The number of a page that becomes free comes into the pool again.
+        assert_eq!(inner.free(holder, &[1]), Reply::Freed(Vec::new()));
+        assert_eq!(inner.alloc(holder, limit), Reply::Page(Some(1)));
+        assert_eq!(inner.alloc(holder, limit), Reply::Page(None));
+        assert_eq!(server.books().clients[0].pages, 3);
+        let later = inner.ledger.0.settle(holder.place, 7).expect("the client is known");
+        assert_eq!(inner.alloc_without_pool(holder), Reply::Page(None));
+        assert_eq!(inner.free(later, &[2]), Reply::Freed(Vec::new()));
+        assert_eq!(inner.alloc_without_pool(holder), Reply::Outdated);
+        assert!(inner.ledger.0.is_free(2));
     }
 }
