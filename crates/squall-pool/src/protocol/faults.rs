@@ -435,7 +435,7 @@ fn empty_members_that_leave_at_once_say_left() {
         // The group removes the members without elements first.
         let stay: Vec<MemberId> = (0..2).map(MemberId).filter(|id| rests[id.0 as usize] > 0).collect();
         for (epoch, members) in [(2, stay), (3, Vec::new())] {
-            let view = View { epoch, members };
+            let view = View::new(epoch, members);
             pool.shards.iter_mut().for_each(|shard| shard.install(0, &view));
             pool.run(0);
         }
