@@ -242,11 +242,11 @@ impl Demo {
         for (client, count) in self.clients.iter_mut().zip(counts) {
             client.process.say(&format!("take {count}"))?;
         }
-        for at in 0..self.clients.len() {
+        for (at, count) in counts.iter().enumerate().take(self.clients.len()) {
             loop {
                 let heard = self.clients[at].process.hear()?;
                 let (word, number) = heard.split_once(' ').unwrap_or((&heard, ""));
-                let is_halfway = word == "took" || number.parse::<u64>().is_ok_and(|it| it * 2 > counts[at]);
+                let is_halfway = word == "took" || number.parse::<u64>().is_ok_and(|it| it * 2 > *count);
                 if is_halfway && let Some(event) = event.take() {
                     self.act(event)?;
                 }
