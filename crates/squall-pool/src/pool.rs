@@ -6,7 +6,8 @@
 //!
 //! - P1. No code of the program, and no lock of the node, is taken under the lock of the member.
 //! - P2. An element that was taken out goes to its caller, or back: an [`Outcome`] that is dropped adds it
-//!   again. So a get that is given up loses nothing.
+//!   again. So a get that is given up loses nothing, unless its member is removed while the result waits for
+//!   an heir (`host`).
 //! - P3. The timer thread sleeps until the next time of the shard. An input that makes it earlier wakes it.
 //!
 //! Cost: an operation takes the lock twice, and reads two clocks. A member has a thread.
@@ -306,7 +307,7 @@ impl Drop for Member {
 #[non_exhaustive]
 pub enum PoolEnd {
     /// All its elements are at other members. Members without elements that leave at the same time all end
-    /// so, also the last ones of a pool.
+    /// so, also the last ones of a pool without copies.
     Left,
     /// The member was the last one, and the remaining elements are gone.
     LastLeft {
@@ -328,10 +329,11 @@ pub struct PoolLocation(pub u64);
 ///
 /// Clones are handles of one member. Without a handle the member goes on, until its node leaves the group. A
 /// member whose node dies loses its elements, unless it [has an heir](DistributedPool::has_heir). A node that
-/// was taken for dead and lives adds its elements to the pool again, unless its heir has them.
+/// was taken for dead and lives adds its elements to the pool again, unless it has asked for an heir.
 ///
 /// # Cost
-/// An add and a get with an element at hand take two locks, and send no message.
+/// An add and a get with an element at hand take two locks, and send no message. With copies, each waits for
+/// the answer of the heir.
 /// [`protocol`](crate::protocol) counts the messages of others. A member has a thread, which wakes up to 100
 /// times a second while the number of its elements changes, and two times otherwise.
 ///

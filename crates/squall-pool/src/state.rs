@@ -1,15 +1,14 @@
 //! The state of a pool's member, under the member's lock: its shard, and the operations of the program.
 //!
 //! - S1. A shard is used only while the seat serves: it is asked under the lock. Frames that
-//!   come without a lease are dropped, and operations wait.
+//!   come without a lease are dropped, and operations wait. A get may be cancelled at any time.
 //! - S2. An operation is in `ops` from its begin to its result. If it is in `waiting` too, no shard has it.
 //!   If its shard was removed, the end of an add is unknown.
 //! - S3. A member that was removed keeps the elements of its store, and adds them to the pool again. All
-//!   other elements that it counted are those of other members, or lost on their way to it. If it may have an
-//!   heir, the heir has them all.
 //!   other elements that it counted are those of other members, or lost on their way to it or from it. It
-//!   has copies of its offers. It drops them, since their receivers may have accepted them.
-//! - S4. A member begins to leave once all elements that it gave to callers are taken, or back in the pool.
+//!   has copies of its offers. It drops them, since their receivers may have accepted them. If it has asked for
+//!   an heir, it adds none: the heir may have them.
+//! - S4. A member begins to leave once all elements in results are taken, or back in the pool.
 
 use crate::PoolErrorKind;
 use crate::pool::Outcome;
@@ -215,7 +214,8 @@ impl State {
                     // Elements that the shard has given to callers are counted first (S4).
                     self.collect(deeds);
                     // SeqCst: pairs with the subtraction of an outcome, which puts its element back first.
-                    if self.untaken.load(SeqCst) > 0 {
+                    let held = self.host().is_some_and(Host::holds_element);
+                    if held || self.untaken.load(SeqCst) > 0 {
                         return self.waiting.push_front(op);
                     }
                     Command::Shutdown

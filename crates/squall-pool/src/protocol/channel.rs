@@ -83,6 +83,16 @@ impl Channel {
         true
     }
 
+    /// Returns whether a frame with this message, and this answer, changes the channel's books.
+    pub(super) fn is_news(&self, number: Option<u64>, seen: u64) -> bool {
+        number == Some(self.taken + 1) || (seen > self.answered && !self.queue.is_empty())
+    }
+
+    /// The number of the last message taken.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// The messages that the peer may not have.
     pub(super) fn unanswered(&self) -> impl Iterator<Item = &Message> {
         self.queue.iter()

@@ -16,28 +16,38 @@
 //! - I6. With copies, a shard leaves only in the view in which it asked to, and never before those that its
 //!   member has inherited.
 //!
-//! Not promised: elements of a member that dies while it has no heir. It has none until its first copy is
-//! complete, and after its heir has died or left. An element in the result of a dead member's get may be
-//! gone, as its caller is. While a member is cut off from its heir and both are in the view, its operations
-//! wait.
+//! - I7. A shard whose copy is behind takes only inputs that change its books: no ticks, no idle events, and
+//!   no repeated frames.
 //!
-//! Cost: without copies, none. With copies, a frame to the heir and an answer for each input, and the round
-//! trip before each result and frame. Memory for a second copy of each element.
+//! Not promised: elements of a member that dies while it has no heir. It has none until its first copy is
+//! complete, and after its heir has died or left. While a member is cut off from its heir and both are in the
+//! view, its operations wait. If it dies or is removed then, each of them may have taken effect or not: an
+//! element of such a get, or of one that was given up, may be gone.
+//!
+//! Cost: without copies, none. With copies, a frame to the heir and an answer for the inputs of a round trip,
+//! and one more round trip before each result and frame. Memory for a second copy of each element, and for the
+//! inputs that the copy does not have: those of open operations, and one frame of each peer.
 //!
 //! Source: Schneider, *Implementing fault-tolerant services using the state machine approach*, 1990; outputs
 //! wait as in Bressoud and Schneider, *Hypervisor-based fault tolerance*, 1995.
 
 use super::channel::Channel;
 use super::guard::Guard;
-use super::message::{Frame, Input, Message};
+use super::message::{Begin, Frame, Input, Message};
 use super::shard::{Phase, Shard};
-use super::{Attributes, Command, Completion, Counts, Element, MemberId, OpId, Output, Time, View};
+use super::{
+    Attributes, Command, Completion, Counts, ELEMENT_BYTES_MAX, Element, MemberId, OpId, Output, Time, View,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The most bytes of a part of a copy.
 const PART_BYTES: usize = 256 << 10;
 /// The most bytes of inputs in one frame, unless it is one input.
 const BATCH_BYTES: usize = 256 << 10;
+/// The most bytes of inputs that wait for a copy, before the group is asked for an heir.
+const FILL_BYTES: usize = 16 << 20;
+/// A member that does not answer for so many intervals of repetition until then gets no copy.
+const FILL_RESENDS: Time = 64;
 /// The operation that ends an inherited shard. Its result has no caller.
 const END_OP: OpId = OpId(u64::MAX);
 
@@ -45,11 +55,13 @@ const END_OP: OpId = OpId(u64::MAX);
 #[derive(Debug)]
 struct Copying {
     to: MemberId,
-    /// The epoch in which it began.
-    began: u64,
+    began: Begin,
     channel: Channel,
-    /// Inputs that are not in the channel yet.
+    /// The last time at which the member has answered, by the clock of this host.
+    progress: Time,
+    /// Inputs that are not in the channel yet, and about their bytes.
     pending: VecDeque<(Time, Input)>,
+    pending_bytes: usize,
     /// The number of inputs so far, and of those in the channel, and of those that the copy has.
     inputs: u64,
     sent: u64,
@@ -58,6 +70,18 @@ struct Copying {
 }
 
 impl Copying {
+    /// Returns whether outputs wait.
+    fn gates(&self) -> bool {
+        self.stage != Stage::Filling && !Guard::CopyFirst.is_removed()
+    }
+
+    /// Returns whether a copy without an heir yet is hopeless: another member shall have it.
+    fn is_stuck(&self, now: Time, resend: Time) -> bool {
+        let patience = resend.saturating_mul(FILL_RESENDS);
+        self.stage != Stage::Asked
+            && (self.pending_bytes > FILL_BYTES || now.saturating_sub(self.progress) > patience)
+    }
+
     /// Sends the next inputs once the copy has those before: one frame at a time carries all that have come
     /// meanwhile.
     fn go_on(&mut self) {
@@ -67,12 +91,14 @@ impl Copying {
         self.taken = self.sent;
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while let Some((_, input)) = self.pending.front() {
-            bytes += input.bytes();
-            if !batch.is_empty() && bytes > BATCH_BYTES {
+            let more = input.bytes();
+            if !batch.is_empty() && bytes + more > BATCH_BYTES {
                 break;
             }
+            bytes += more;
             batch.extend(self.pending.pop_front());
         }
+        self.pending_bytes -= bytes;
         if !batch.is_empty() {
             self.sent += batch.len() as u64;
             self.channel.push(Message::CopyInputs { inputs: batch });
@@ -99,20 +125,31 @@ struct Hosted {
     copying: Option<Copying>,
     /// Outputs that wait until the copy has so many inputs.
     waiting: VecDeque<(u64, Output)>,
+    /// The number of copies that were begun.
+    attempts: u32,
 }
 
 impl Hosted {
     fn new(shard: Shard, clocks: (Time, Time)) -> Hosted {
-        Hosted { shard, clocks, copying: None, waiting: VecDeque::new() }
+        Hosted { shard, clocks, copying: None, waiting: VecDeque::new(), attempts: 0 }
     }
 
     fn clock(&self, now: Time) -> Time {
         self.clocks.1.saturating_add(now.saturating_sub(self.clocks.0))
     }
 
+    /// Returns whether outputs wait for the copy (I7).
+    fn is_behind(&self) -> bool {
+        self.copying.as_ref().is_some_and(|it| it.gates() && it.taken < it.inputs)
+    }
+
     fn wake_at(&self) -> Option<Time> {
         let (here, there) = self.clocks;
-        let shard = self.shard.wake_at().map(|at| here.saturating_add(at.saturating_sub(there)));
+        let shard = self
+            .shard
+            .wake_at()
+            .filter(|_| !self.is_behind())
+            .map(|at| here.saturating_add(at.saturating_sub(there)));
         let channel = self.copying.as_ref().and_then(|copying| copying.channel.wake_at());
         shard.into_iter().chain(channel).min()
     }
@@ -121,13 +158,14 @@ impl Hosted {
 /// A copy of another member's shard.
 #[derive(Debug)]
 struct Copy {
-    /// The epoch in which it began.
-    began: u64,
+    began: Begin,
     channel: Channel,
     parts: Vec<u8>,
     shard: Option<Shard>,
     /// The time of the last input, by the clock of the shard.
     at: Time,
+    /// The number of inputs.
+    inputs: u64,
 }
 
 /// The part of one member in a pool: its [`Shard`], and with the attribute
@@ -221,8 +259,18 @@ impl Host {
         self.shards.values().filter_map(Hosted::wake_at).min()
     }
 
+    /// Returns whether the result of a get waits for the copy.
+    pub fn holds_element(&self) -> bool {
+        let mut waiting = self.shards[&self.me].waiting.iter();
+        waiting.any(|(_, output)| matches!(output, Output::Completed { result: Completion::Got(_), .. }))
+    }
+
     /// Like [`Shard::command`], for the shard of the member itself.
-    pub fn command(&mut self, now: Time, op: OpId, command: Command) {
+    pub fn command(&mut self, now: Time, op: OpId, mut command: Command) {
+        if let Command::GetElement { size_max } = &mut command {
+            // The same number on machines of each width.
+            *size_max = ELEMENT_BYTES_MAX.min(*size_max);
+        }
         self.input(self.me, now, Input::Command { op, command });
         self.advance(now);
     }
@@ -242,15 +290,19 @@ impl Host {
 
     /// Like [`Shard::idle`].
     pub fn idle(&mut self, now: Time) {
-        self.input(self.me, now, Input::Idle);
-        self.advance(now);
+        if !self.shards[&self.me].is_behind() {
+            self.input(self.me, now, Input::Idle);
+            self.advance(now);
+        }
     }
 
     /// Notes that time has passed.
     pub fn tick(&mut self, now: Time) {
         // A copy needs the ticks that do something.
         let all = !self.attributes.replicated;
-        let is_due = |hosted: &Hosted| hosted.shard.wake_at().is_some_and(|at| at <= hosted.clock(now));
+        let is_due = |hosted: &Hosted| {
+            !hosted.is_behind() && hosted.shard.wake_at().is_some_and(|at| at <= hosted.clock(now))
+        };
         let due = self.shards.iter().filter(|(_, hosted)| all || is_due(hosted)).map(|(id, _)| *id);
         for id in due.collect::<Vec<_>>() {
             self.input(id, now, Input::Tick);
@@ -276,10 +328,23 @@ impl Host {
         }
         match frame.copy {
             Some((of, began)) => self.receive_copy(now, from, (of, began), frame),
-            None if self.shards.contains_key(&frame.to) => {
-                self.input(frame.to, now, Input::Receive { from, bytes: bytes.to_vec() });
-            }
-            None => return,
+            None => match self.shards.get(&frame.to) {
+                Some(hosted) if hosted.shard.is_news(from, &frame) => {
+                    self.input(frame.to, now, Input::Receive { from, bytes: bytes.to_vec() });
+                }
+                // Its answer was lost, unless it still waits.
+                Some(hosted)
+                    if frame.message.is_some()
+                        && self.view.members.contains(&from)
+                        && !hosted.is_behind() =>
+                {
+                    let seen = hosted.shard.taken_of(from);
+                    let epoch = hosted.shard.epoch();
+                    let answer = Frame::new(self.object, from, epoch, seen);
+                    self.outputs.push((frame.to, Output::Send { to: from, frame: answer.encode() }));
+                }
+                _ => return,
+            },
         }
         self.advance(now);
     }
@@ -303,18 +368,12 @@ impl Host {
             self.input(id, now, Input::Install { view: view.clone() });
         }
         self.shards.retain(|id, _| *id == self.me || view.members.contains(id));
-        let inherited = self.shards.iter().filter(|(id, hosted)| {
-            **id != self.me && matches!(hosted.shard.phase, Phase::Joining | Phase::Ready)
-        });
-        for id in inherited.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.input(id, now, Input::Command { op: END_OP, command: Command::Shutdown });
-        }
         self.advance(now);
     }
 
     /// Ends the part of this member: it is out of the view.
     fn end(&mut self) {
-        // Other heirs have the shards of dead members.
+        // Other heirs have the shards of dead members, if they had copies again.
         self.shards.retain(|id, _| *id == self.me);
         self.copies.clear();
         let Some(own) = self.shards.get_mut(&self.me) else { return };
@@ -340,16 +399,21 @@ impl Host {
 
     /// Begins to act for dead members (I4).
     fn take_over(&mut self, now: Time) {
-        for (dead, heir) in &self.view.inherited {
-            if *heir != self.me || self.shards.contains_key(dead) {
+        for (dead, heir) in self.view.inherited.clone() {
+            if heir != self.me || self.shards.contains_key(&dead) {
                 continue;
             }
-            match self.copies.remove(dead) {
-                Some(Copy { shard: Some(shard), at, .. }) => {
-                    self.shards.insert(*dead, Hosted::new(shard, (now, at)));
-                }
+            let copy = self.copies.remove(&dead);
+            let Some(Copy { shard: Some(shard), at, .. }) = copy else {
                 // No heir without a copy (I3).
-                _ => self.outputs.push((*dead, Output::Leave { if_epoch: None })),
+                self.outputs.push((dead, Output::Leave { if_epoch: None }));
+                continue;
+            };
+            let leaves = matches!(shard.phase, Phase::Draining | Phase::Leaving);
+            self.shards.insert(dead, Hosted::new(shard, (now, at)));
+            if !leaves {
+                // Before the view, which may bring elements back: its waiting gets have no callers.
+                self.input(dead, now, Input::Command { op: END_OP, command: Command::Shutdown });
             }
         }
     }
@@ -360,12 +424,13 @@ impl Host {
         let at = hosted.clock(now);
         if let Some(copying) = &mut hosted.copying {
             copying.inputs += 1;
+            copying.pending_bytes += input.bytes();
             copying.pending.push_back((at, input.clone()));
         }
         let cancelled = run(&mut hosted.shard, at, input);
         let outputs = hosted.shard.take_outputs();
         match &hosted.copying {
-            Some(copying) if copying.stage != Stage::Filling && !Guard::CopyFirst.is_removed() => {
+            Some(copying) if copying.gates() => {
                 let number = copying.inputs;
                 hosted.waiting.extend(outputs.into_iter().map(|output| (number, output)));
             }
@@ -390,12 +455,13 @@ impl Host {
     }
 
     /// Takes a frame of a copy: a part or an input for a copy here, or an answer.
-    fn receive_copy(&mut self, now: Time, from: MemberId, (of, began): (MemberId, u64), frame: Frame) {
+    fn receive_copy(&mut self, now: Time, from: MemberId, (of, began): (MemberId, Begin), frame: Frame) {
         let resend = self.attributes.resend;
         if let Some(hosted) = self.shards.get_mut(&of) {
             if let Some(copying) = &mut hosted.copying
                 && (copying.to, copying.began) == (from, began)
             {
+                copying.progress = now;
                 copying.channel.answered(now, frame.seen, resend);
             }
             return;
@@ -403,7 +469,8 @@ impl Host {
         if from != of || frame.to != self.me || !self.view.members.contains(&of) {
             return;
         }
-        let fresh = || Copy { began, channel: Channel::default(), parts: Vec::new(), shard: None, at: 0 };
+        let fresh =
+            || Copy { began, channel: Channel::default(), parts: Vec::new(), shard: None, at: 0, inputs: 0 };
         let copy = self.copies.entry(of).or_insert_with(fresh);
         if copy.began < began {
             *copy = fresh();
@@ -420,12 +487,17 @@ impl Host {
                     if last {
                         copy.shard = decode(&std::mem::take(&mut copy.parts), of, &self.attributes);
                         copy.at = at;
+                        if copy.shard.is_none() {
+                            // Without an answer, another member gets the copy.
+                            self.copies.remove(&of);
+                            return;
+                        }
                     }
                 }
                 Message::CopyInputs { inputs } => {
                     for (at, input) in inputs {
                         let Some(shard) = &mut copy.shard else { break };
-                        copy.at = at;
+                        (copy.at, copy.inputs) = (at, copy.inputs + 1);
                         run(shard, at, input);
                         // The peers have them from the member itself, or get them again.
                         drop(shard.take_outputs());
@@ -456,13 +528,17 @@ impl Host {
         self.copies.get(&member).and_then(|copy| copy.shard.as_ref())
     }
 
-    /// The elements in results that wait.
+    /// The elements in results that wait: with an heir, those of which its copy has taken the inputs.
     #[cfg(test)]
-    pub(super) fn waiting_results(&self) -> impl Iterator<Item = &Element> {
-        self.shards[&self.me].waiting.iter().filter_map(|(_, output)| match output {
-            Output::Completed { result: Completion::Got(element), .. } => Some(element),
+    pub(super) fn waiting_results(&self, heir: Option<&Host>) -> Vec<&Element> {
+        let taken = |heir: &Host| heir.copies.get(&self.me).map_or(0, |copy| copy.inputs);
+        let inputs = heir.map_or(u64::MAX, taken);
+        let waiting = self.shards[&self.me].waiting.iter().take_while(|(number, _)| *number <= inputs);
+        let element = |output| match output {
+            &Output::Completed { result: Completion::Got(ref element), .. } => Some(element),
             _ => None,
-        })
+        };
+        waiting.filter_map(|(_, output)| element(output)).collect()
     }
 
     #[cfg(test)]
@@ -488,15 +564,27 @@ impl Host {
         }
     }
 
-    /// Begins a copy of a shard that has none, at the member before it in the order of joins.
+    /// Begins a copy of a shard that has none: at the member before it in the order of joins, or after
+    /// hopeless attempts at others.
     fn begin_copy(&mut self, id: MemberId, now: Time) {
+        let Some(hosted) = self.shards.get_mut(&id) else { return };
+        let resend = self.attributes.resend;
+        if hosted.copying.take_if(|copying| copying.is_stuck(now, resend)).is_some() {
+            // The group was not asked for an heir.
+            let waited = hosted.waiting.drain(..).map(|(_, output)| output).collect();
+            self.emit(id, waited);
+        }
+        let Some(hosted) = self.shards.get_mut(&id) else { return };
+        let serves = matches!(hosted.shard.phase, Phase::Ready | Phase::Draining);
+        if !serves || hosted.copying.is_some() {
+            return;
+        }
         let members = &self.view.members;
         let place = members.iter().position(|member| *member == id).unwrap_or(0);
         let before = members[..place].iter().rev().chain(members[place..].iter().rev());
-        let to = before.copied().find(|member| *member != id && self.backups.contains(member));
-        let Some(hosted) = self.shards.get_mut(&id) else { return };
-        let serves = matches!(hosted.shard.phase, Phase::Ready | Phase::Draining);
-        let Some(to) = to.filter(|_| serves && hosted.copying.is_none()) else { return };
+        let may = |member: &&MemberId| **member != id && self.backups.contains(member);
+        let places: Vec<MemberId> = before.filter(may).copied().collect();
+        let Some(to) = places.get(hosted.attempts as usize % places.len().max(1)).copied() else { return };
         let (mut channel, at) = (Channel::default(), hosted.clock(now));
         // Only a sequence of unknown length has no encoding, and a shard has no such sequence.
         let books = postcard::to_allocvec(&hosted.shard).unwrap_or_default();
@@ -507,14 +595,17 @@ impl Host {
         }
         hosted.copying = Some(Copying {
             to,
-            began: self.view.epoch,
+            began: (self.view.epoch, hosted.attempts),
             channel,
+            progress: now,
             pending: VecDeque::new(),
+            pending_bytes: 0,
             inputs: 0,
             sent: 0,
             taken: 0,
             stage: Stage::Filling,
         });
+        hosted.attempts += 1;
     }
 
     fn go_on_copying(&mut self, id: MemberId, now: Time) {
@@ -743,6 +834,114 @@ mod tests {
         assert_eq!(two_leavers_at_one_host(), Some(2));
         let without = Guard::without(Some(Guard::InheritedGive), two_leavers_at_one_host);
         assert_eq!(without, None, "the test sees no leaver that waits for ever");
+    }
+
+    /// A third member, without a host.
+    const THIRD: MemberId = MemberId(3);
+
+    #[test]
+    fn elements_that_come_back_with_the_death_of_a_member_go_to_no_get_of_it() {
+        let mut pair = Pair::with_heirs();
+        // A get waits at a member that has accepted an offer.
+        let copy = pair.0[1].copies.get_mut(&ME).and_then(|copy| copy.shard.as_mut()).unwrap();
+        copy.install(1, &View::new(2, vec![ME, OTHER, THIRD]));
+        copy.command(1, OpId(1), Command::GetElement { size_max: 100 });
+        let held = crate::protocol::balance::Held { elements: vec![vec![7; 8]], accepted: true };
+        copy.held.insert((THIRD, 1), held);
+        let view = View { inherited: vec![(ME, OTHER)], ..View::new(3, vec![ME, OTHER]) };
+        pair.0[1].install(3, &view, &[]);
+        pair.0[0].view = view;
+        pair.rest();
+        assert_eq!(pair.0[1].own().len(), 1);
+    }
+
+    #[test]
+    fn a_master_that_stays_as_an_heir_answers_for_marks() {
+        let mut pair = Pair::with_heirs();
+        for _ in 0..100 {
+            pair.0[1].idle(1);
+            pair.rest();
+        }
+        pair.0[0].command(1, OpId(1), Command::Shutdown);
+        assert!(pair.rest().contains(&(ME, Output::Leave { if_epoch: Some(1) })));
+        // The mark was cleared, so the add asks for it.
+        add(&mut pair.0[1], 2);
+        assert_eq!(results(pair.rest()), []);
+        pair.install(&View { inherited: vec![(THIRD, ME)], ..View::new(2, vec![ME, OTHER, THIRD]) });
+        let added = Output::Completed { op: OpId(2), result: Completion::Added };
+        assert_eq!(results(pair.rest()), [(OTHER, added)]);
+    }
+
+    #[test]
+    fn a_member_knows_of_elements_in_results_that_wait() {
+        let mut pair = Pair::with_heirs();
+        add(&mut pair.0[0], 1);
+        pair.rest();
+        pair.0[0].command(1, OpId(2), Command::GetElement { size_max: usize::MAX });
+        assert!(pair.0[0].holds_element());
+        assert_eq!(results(pair.rest()), [completed(2, Completion::Got(vec![1; 8]))]);
+        assert!(!pair.0[0].holds_element());
+    }
+
+    #[test]
+    fn repeated_frames_and_times_are_no_inputs_of_a_copy_that_is_behind() {
+        let mut pair = Pair::with_heirs();
+        add(&mut pair.0[1], 1);
+        pair.rest();
+        pair.0[0].command(1, OpId(2), Command::GetElement { size_max: 100 });
+        let outputs = pair.0[0].take_outputs();
+        let [(ME, Output::Send { frame: copy, .. })] = &outputs[..] else { panic!("{outputs:?}") };
+        let inputs = |pair: &Pair| pair.0[0].shards[&ME].copying.as_ref().map(|copying| copying.inputs);
+        let before = inputs(&pair);
+        (0..200).for_each(|_| pair.0[0].idle(2));
+        pair.0[0].tick(u64::MAX / 2);
+        assert_eq!(inputs(&pair), before);
+        pair.0[1].receive(1, ME, copy);
+        let got = completed(2, Completion::Got(vec![1; 8]));
+        let mut frames = Vec::new();
+        let mut all = Vec::new();
+        while results(all.clone()) != [got.clone()] {
+            for at in [1, 0] {
+                for (id, output) in pair.0[at].take_outputs() {
+                    match output {
+                        Output::Send { to, frame } => {
+                            pair.0[usize::from(to == OTHER)].receive(1, id, &frame);
+                            frames.push((id, to, frame));
+                        }
+                        output => all.push((id, output)),
+                    }
+                }
+            }
+        }
+        pair.rest();
+        let before = inputs(&pair);
+        for (from, to, frame) in frames {
+            pair.0[usize::from(to == OTHER)].receive(2, from, &frame);
+        }
+        assert_eq!(inputs(&pair), before);
+        assert_eq!(results(pair.rest()), []);
+    }
+
+    #[test]
+    fn a_member_that_does_not_answer_gets_no_copy() {
+        let attributes = Attributes { replicated: true, ..Attributes::default() };
+        let mut host = Host::new(ME, 0, attributes.clone());
+        host.install(0, &View::new(1, vec![ME, OTHER, THIRD]), &[OTHER, THIRD]);
+        let to = |host: &Host| host.shards[&ME].copying.as_ref().map(|copying| copying.to);
+        let first = to(&host);
+        let patience = attributes.resend * FILL_RESENDS;
+        host.tick(patience);
+        assert_eq!(to(&host), first);
+        host.tick(patience + 1);
+        assert!(first.is_some() && to(&host).is_some() && to(&host) != first);
+        // Nor does one with too many inputs on their way.
+        let second = to(&host);
+        for op in 0..20 {
+            host.command(patience + 1, OpId(op), Command::AddElement(vec![0; 1 << 20 >> 1]));
+            host.command(patience + 1, OpId(op + 100), Command::AddElement(vec![0; 1 << 20 >> 1]));
+        }
+        assert_eq!(to(&host), first);
+        assert_ne!(second, first);
     }
 
     #[test]

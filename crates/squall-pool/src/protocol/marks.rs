@@ -87,15 +87,31 @@ impl Shard {
     }
 
     pub(super) fn set_mark_of(&mut self, from: MemberId) {
-        if self.answers_marks() {
+        if self.answers_marks(from, None) {
             self.marks.insert(from);
             self.send(from, Message::Marked);
         }
     }
 
-    /// A master that leaves must not answer: a later master may have other marks.
-    fn answers_marks(&self) -> bool {
-        self.is_master() && Guard::SilentLeaver.or(self.phase != Phase::Leaving)
+    /// A master that leaves must not answer: a later master may have other marks. It notes the question.
+    fn answers_marks(&mut self, from: MemberId, search: Option<u64>) -> bool {
+        let silent = self.phase == Phase::Leaving && !Guard::SilentLeaver.is_removed();
+        if self.is_master() && silent {
+            self.unanswered.push((from, search));
+        }
+        self.is_master() && !silent
+    }
+
+    /// Answers the questions that came while this shard was about to leave. It stays, perhaps as the master.
+    pub(super) fn answer_late(&mut self) {
+        for (from, search) in std::mem::take(&mut self.unanswered) {
+            if self.is_master() {
+                // A mark too many is allowed.
+                self.marks.insert(from);
+                let answer = search.map_or(Message::Marked, |search| Message::Busy { search });
+                self.send(from, answer);
+            }
+        }
     }
 
     /// Asks for a member with elements besides those that were tried.
@@ -133,7 +149,7 @@ impl Shard {
     }
 
     pub(super) fn find_for(&mut self, from: MemberId, search: u64, sure: bool, tried: &[MemberId]) {
-        if !self.answers_marks() {
+        if !self.answers_marks(from, Some(search)) {
             return;
         }
         self.marks.insert(from);

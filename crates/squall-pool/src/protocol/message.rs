@@ -6,7 +6,8 @@
 use super::{Command, Element, MemberId, OpId, Time, View};
 use serde::{Deserialize, Serialize};
 
-/// The version of the format. Shards drop frames of other versions.
+/// The version of the format, also of the books of a [`Shard`](super::Shard) in a copy. Shards drop frames of
+/// other versions.
 const VERSION: u8 = 2;
 
 /// The state of a shard at one moment.
@@ -200,6 +201,9 @@ pub fn is_acknowledgement(frame: &[u8]) -> bool {
     Frame::decode(frame).is_some_and(|frame| frame.message.is_none())
 }
 
+/// The begin of a copy: the epoch, and the number of the attempt in it. Later ones are greater.
+pub(super) type Begin = (u64, u32);
+
 /// A frame. Number 0 has no message, and only acknowledges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Frame {
@@ -208,8 +212,8 @@ pub(super) struct Frame {
     pub(super) object: u64,
     pub(super) to: MemberId,
     pub(super) epoch: u64,
-    /// For the copy of a shard: the shard, and the epoch in which the copy began.
-    pub(super) copy: Option<(MemberId, u64)>,
+    /// For the copy of a shard: the shard, and the begin of the copy.
+    pub(super) copy: Option<(MemberId, Begin)>,
     pub(super) number: u64,
     /// All frames up to this number have arrived.
     pub(super) seen: u64,

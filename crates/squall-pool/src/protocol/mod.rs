@@ -196,7 +196,7 @@ pub enum Completion {
     /// An estimate of the number of elements. Elements on their way are not in it.
     Size(u64),
     /// The shard has left. All its elements are at other members. Shards without elements that leave at the
-    /// same time all end so, also the last ones of a pool.
+    /// same time all end so, also the last ones of a pool without copies.
     Left,
     /// The last shard has left, and the remaining elements are gone.
     LastLeft {
@@ -230,13 +230,13 @@ pub enum Output {
     Ready,
     /// Ask the group to remove this member from the view.
     Leave {
-        /// Only if this is still the newest view: the member was the last one, and keeps its elements
-        /// otherwise.
+        /// Only if this is still the newest view. Otherwise the member stays: it was the last one, or may have
+        /// become an heir.
         if_epoch: Option<u64>,
     },
     /// The member is out of the view.
     Removed,
-    /// Another member has the copy of this one, and may act for it once this one dies.
+    /// Tell the group that this member has the copy, and may act for the other one once that dies.
     Heir(MemberId),
 }
 

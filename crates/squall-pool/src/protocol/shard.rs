@@ -106,6 +106,8 @@ pub struct Shard {
     pub(super) marking: Vec<(OpId, Element)>,
     /// On the master: the members that may have elements.
     pub(super) marks: BTreeSet<MemberId>,
+    /// On a master that is about to leave: questions for marks, and the searches of those that find.
+    pub(super) unanswered: Vec<(MemberId, Option<u64>)>,
 }
 
 impl Shard {
@@ -151,6 +153,7 @@ impl Shard {
             finding: None,
             marking: Vec::new(),
             marks: BTreeSet::new(),
+            unanswered: Vec::new(),
         }
     }
 
@@ -285,6 +288,20 @@ impl Shard {
         self.go_on(now);
     }
 
+    /// Returns whether a frame would change the books. Others only repeat what was taken, or come too early.
+    pub(super) fn is_news(&self, from: MemberId, frame: &Frame) -> bool {
+        let number = frame.message.as_ref().map(|_| frame.number);
+        let news = |channel: &Channel| channel.is_news(number, frame.seen);
+        self.view.members.contains(&from)
+            && frame.epoch <= self.view.epoch
+            && self.channels.get(&from).is_none_or(news)
+    }
+
+    /// Returns the number of the last message that was taken of a member.
+    pub(super) fn taken_of(&self, from: MemberId) -> u64 {
+        self.channels.get(&from).map_or(0, Channel::taken)
+    }
+
     fn take(&mut self, now: Time, from: MemberId, message: Message) {
         let by_master = self.master() == Some(from);
         match message {
@@ -343,6 +360,7 @@ impl Shard {
         if self.phase == Phase::Leaving && self.attributes.replicated {
             // The view has changed before the group could remove it.
             self.phase = Phase::Draining;
+            self.answer_late();
         }
         let members = &self.view.members;
         let gone: Vec<_> = before.members.iter().filter(|member| !members.contains(member)).collect();

@@ -12,8 +12,9 @@
 //! still there, or was at a dead member or on its way to it. All operations of living members end.
 //!
 //! In schedules with copies, one member dies at a time, and none leaves until its heir acts for it: the next
-//! one dies once all have an heir again. Then each added element is given out, or still there. The result of
-//! a get that dies with its caller counts as given out.
+//! one dies once all have an heir again. Then each added element is given out, or still there. So is the
+//! result of a get that waited, unless the copy had taken the get. A member that was removed does not come
+//! back here: `host.rs` has tests.
 
 use super::shard::Phase;
 use super::{
@@ -228,15 +229,12 @@ impl World {
     fn end(&mut self, node: usize) {
         (self.nodes[node].alive, self.nodes[node].killed) = (false, true);
         let id = MemberId(node as u64);
-        if self.attributes.replicated {
-            let results = self.nodes[node].host.waiting_results().map(token);
-            self.lost.extend(results);
-        }
         if !self.heirs.contains_key(&id) {
             let there = self.nodes[node].host.own().all_elements().into_iter().map(token);
             let others = self.nodes.iter().filter(|other| other.alive);
             let on_the_way = others.flat_map(|other| other.host.own().given_to(id)).map(token);
-            let lost: Vec<u64> = there.chain(on_the_way).collect();
+            let results = self.nodes[node].host.waiting_results(None).into_iter().map(token);
+            let lost: Vec<u64> = there.chain(on_the_way).chain(results).collect();
             self.lost.extend(lost);
         }
         self.gets_open.retain(|_, get| get.node != node);
@@ -253,15 +251,18 @@ impl World {
         !self.attributes.replicated || view.members.iter().all(acts)
     }
 
-    /// With copies, returns whether all members have an heir, and all stay.
-    fn may_die(&self) -> bool {
+    /// With copies, returns whether a member may die: all have an heir, and its own one stays.
+    fn may_die(&self, node: usize) -> bool {
         let Some(view) = self.views.last() else { return true };
         let settled = |id: &MemberId| {
             let node = &self.nodes[id.0 as usize];
             let has_heir = view.members.len() == 1 || self.heirs.contains_key(id);
-            node.alive && !node.leaving && has_heir
+            node.alive && has_heir
         };
-        !self.attributes.replicated || (view.inherited.is_empty() && view.members.iter().all(settled))
+        let heir = self.heirs.get(&MemberId(node as u64));
+        let stays = heir.is_none_or(|heir| !self.nodes[heir.0 as usize].leaving);
+        !self.attributes.replicated
+            || stays && (view.inherited.is_empty() && view.members.iter().all(settled))
     }
 
     /// The node that acts for a member, by a view.
@@ -304,7 +305,7 @@ impl World {
             45..55 | 125..155
                 if self.deaths
                     && living.len() > 1
-                    && self.may_die()
+                    && self.may_die(one)
                     && (self.attributes.replicated || act < 55) =>
             {
                 self.end(one);
@@ -510,6 +511,12 @@ impl World {
                 if !self.attributes.replicated {
                     self.lost.extend(gone.flat_map(|id| host.own().given_to(id)).map(token));
                 }
+                // Results that go down with their callers.
+                for (dead, heir) in &view.inherited {
+                    let (dead, heir) = (&self.nodes[dead.0 as usize].host, &self.nodes[heir.0 as usize]);
+                    let results = dead.waiting_results(Some(&heir.host)).into_iter().map(token);
+                    self.lost.extend(results);
+                }
                 let fits = |id: &MemberId| *id != MemberId(node as u64) && view.heir_of(*id).is_none();
                 let backups: Vec<MemberId> = view.members.iter().copied().filter(fits).collect();
                 self.nodes[node].host.install(now, &view, &backups);
@@ -605,7 +612,9 @@ impl World {
             assert!(!left, "seed {seed}: {:?} never left: {own:?}", own.me);
         }
         assert!(
-            self.may_die() || self.views.last().is_none_or(|view| view.members.is_empty()),
+            self.nodes.iter().any(|node| node.leaving)
+                || self.may_die(0)
+                || self.views.last().is_none_or(|view| view.members.is_empty()),
             "seed {seed}: a member has no heir"
         );
         assert!(self.others_open.is_empty(), "seed {seed}: {:?} never ended", self.others_open);

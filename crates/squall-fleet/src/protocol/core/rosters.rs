@@ -59,15 +59,19 @@ impl Core {
         for (service, roster) in changed {
             let Some(member) = self.rosters.get_mut(&service) else { continue };
             let number = roster.as_ref().map_or(member.number, |roster| roster.me);
-            let is_new = std::mem::replace(&mut member.number, number) != number;
+            member.number = number;
             member.told.clone_from(&roster);
             if !member.given_up {
                 // The group has this node. So the member was removed by its own request.
                 let news = roster.map_or(News::Vacated, News::Changed);
                 self.outputs.push_back(Output::Roster { service, news });
-            } else if is_new {
-                self.requests
-                    .push_back((None, Request::Vacate { name: member.name, number, if_epoch: None }));
+            } else if let Some(roster) = roster {
+                // After those that it has inherited: the directory refuses it before.
+                let inherited = roster.inherited.iter().filter(|(_, heir)| *heir == number);
+                for number in inherited.map(|(dead, _)| *dead).chain([number]) {
+                    let vacate = Request::Vacate { name: member.name, number, if_epoch: None };
+                    self.requests.push_back((None, vacate));
+                }
             }
         }
     }
