@@ -18,6 +18,6 @@ mod state;
 #[cfg(not(loom))]
 pub use error::{PoolError, PoolErrorKind};
 #[cfg(not(loom))]
-pub use pool::{DistributedPool, PoolEnd, PoolLocation};
+pub use pool::{DistributedPool, PoolEnd, PoolInfo, PoolLocation, PoolState, pools};
 #[cfg(not(loom))]
 pub use protocol::{Attributes, Strategy};

@@ -28,6 +28,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+mod registry;
+
+pub use registry::{PoolInfo, PoolState, pools};
+
 /// A member without an operation or a frame in this time has an idle event.
 const IDLE: Time = 10_000;
 /// Idle events without a change of the shard become rarer, up to this factor.
@@ -87,6 +91,8 @@ struct Locked {
 
 pub(crate) struct Inner {
     name: Name,
+    /// Its number in the list of this process.
+    number: OnceLock<u64>,
     locked: Mutex<Locked>,
     changed: Condvar,
     start: Instant,
@@ -410,8 +416,9 @@ impl DistributedPool {
             timer_at: Time::MAX,
         };
         let (locked, changed) = (Mutex::new(locked), Condvar::new());
-        let (start, seat) = (Instant::now(), OnceLock::new());
-        let inner = Arc::new(Inner { name: name.clone(), locked, changed, start, seat, untaken });
+        let (start, seat, number) = (Instant::now(), OnceLock::new(), OnceLock::new());
+        let inner = Arc::new(Inner { name: name.clone(), number, locked, changed, start, seat, untaken });
+        registry::add(&inner);
         let of_thread = Arc::downgrade(&inner);
         let builder = thread::Builder::new().name("squall-pool".into());
         if builder.spawn(move || Inner::time(&of_thread)).is_err() {

@@ -129,6 +129,15 @@ impl State {
         self.shard().is_some_and(Shard::is_ready)
     }
 
+    pub(crate) fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// Returns the number of operations without a result.
+    pub(crate) fn open_operations(&self) -> usize {
+        self.ops.len()
+    }
+
     /// Whether operations wait for a lease or a view.
     pub(crate) fn waits(&self) -> bool {
         !self.waiting.is_empty()

@@ -3,7 +3,9 @@
 
 use squall_fleet::{GroupKey, LocalNetwork, LocalTransport, Name, NameCapability, Node, NodeBuilder};
 use squall_fleet::{Receiver, Transport};
-use squall_pool::{Attributes, DistributedPool, PoolEnd, PoolErrorKind, Strategy};
+use squall_pool::{
+    Attributes, DistributedPool, PoolEnd, PoolErrorKind, PoolInfo, PoolState, Strategy, pools,
+};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::future::Future;
@@ -396,5 +398,72 @@ fn several_members_of_one_node_and_several_pools_of_a_group() -> Result {
     assert_eq!(drain(&pools[3])?, [1]);
     assert_eq!(drain(&other)?, [2]);
     assert!(pools[3].counts().demand_transfers > 0);
+    Ok(())
+}
+
+/// Returns the entries of a pool in the list of this process.
+fn listed(name: &Name) -> Vec<PoolInfo> {
+    pools().into_iter().filter(|info| info.name == *name).collect()
+}
+
+/// Looks until the list is as expected: on a loaded machine a node may have no lease for a while.
+fn wait_for(name: &Name, is_expected: impl Fn(&[PoolInfo]) -> bool) -> Vec<PoolInfo> {
+    loop {
+        let found = listed(name);
+        if is_expected(&found) {
+            return found;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn members_are_listed_with_their_figures_until_they_leave_or_end() -> Result {
+    let mut group = Group::new(3)?;
+    let name: Name = "/listed".parse()?;
+    assert_eq!(listed(&name), []);
+    let join =
+        |node: usize| DistributedPool::join(&group.nodes[node], &name, &group.root, Attributes::default());
+    let members = [join(0)?, join(1)?, join(2)?];
+    (0..3).try_for_each(|at| members[0].add(&token(at), LIMIT))?;
+    let found = wait_for(&name, |found| {
+        let serve = found.iter().all(|info| info.state == PoolState::Serving && info.locations.len() == 3);
+        serve && found.len() == 3 && found[0].len_here == 3
+    });
+    assert!(found[0].number < found[1].number && found[1].number < found[2].number);
+    for (info, (member, node)) in found.iter().zip(members.iter().zip(&group.nodes)) {
+        assert_eq!((info.strategy, info.untaken), (Strategy::Directory, 0));
+        assert!(info.node == Some(node.id()) || member.location() != info.location, "{info:?}");
+        assert!(info.location.is_some_and(|mine| info.locations.contains(&mine)), "{info:?}");
+    }
+    assert!(found[0].counts.operations >= 3 && found[0].counts.messages > 0, "{:?}", found[0]);
+
+    // A future of a get holds an element.
+    let held = members[0].get_async();
+    wait_for(&name, |found| found[0].untaken == 1);
+    drop(held);
+    wait_for(&name, |found| found[0].untaken == 0 && found[0].len_here == 3);
+
+    // Without a lease, operations wait.
+    group.cut.lock().unwrap().insert(group.nodes[2].endpoint());
+    wait_for(&name, |found| matches!(found[2].state, PoolState::NoLease | PoolState::Joining));
+    let waits = members[2].add_async(&token(3));
+    assert!(listed(&name)[2].open_operations > 0);
+    drop(waits);
+    group.cut.lock().unwrap().clear();
+    wait_for(&name, |found| found[2].state == PoolState::Serving && found[2].open_operations == 0);
+
+    // A member that has left is not listed, although the program has a handle. One without a handle is.
+    let [first, second, third] = members;
+    assert_eq!(second.shutdown(LIMIT)?, PoolEnd::Left);
+    drop(third);
+    let numbers: Vec<u64> = listed(&name).iter().map(|info| info.number).collect();
+    assert_eq!(numbers, [found[0].number, found[2].number]);
+    drop(group.nodes.pop());
+    let numbers: Vec<u64> = listed(&name).iter().map(|info| info.number).collect();
+    assert_eq!(numbers, [found[0].number]);
+    drop(first);
+    drop(group);
+    assert_eq!(listed(&name), []);
     Ok(())
 }
