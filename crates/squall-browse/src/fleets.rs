@@ -171,9 +171,11 @@ mod nodes {
         NameView {
             name: service.name.to_string(),
             stateless: service.stateless,
+            roster: service.roster_epoch.is_some(),
             nodes: service.nodes.iter().map(|node| at(*node)).collect(),
             shards: service.shards.len(),
-            epochs: service.shards.iter().fold(0, |sum, shard| sum.saturating_add(shard.epoch)),
+            epochs: (service.shards.iter())
+                .fold(service.roster_epoch.unwrap_or(0), |sum, shard| sum.saturating_add(shard.epoch)),
             owners: (owned.into_iter())
                 .map(|(owner, shards)| OwnerView { member: owner.map(at), shards })
                 .collect(),

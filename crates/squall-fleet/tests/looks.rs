@@ -4,8 +4,9 @@ mod common;
 
 use common::{Group, LONG, name};
 use squall_fleet::{
-    EndReason, Fate, GroupKey, LocalNetwork, LocalTransport, NameOptions, Node, NodeBuilder, NodeId,
-    NodeInfo, NodeState, Receiver, Refusal, RequestError, ServiceCall, ShardService, Transport, nodes,
+    EndReason, Fate, GroupKey, LocalNetwork, LocalTransport, MemberNumber, NameOptions, Node, NodeBuilder,
+    NodeId, NodeInfo, NodeState, Receiver, Refusal, RequestError, Roster, RosterMember, Seat, ServiceCall,
+    ShardService, Transport, nodes,
 };
 use std::io;
 use std::sync::Arc;
@@ -40,6 +41,19 @@ impl ShardService for Empty {
     fn call(&self, _: u32, _: ServiceCall<'_>) -> Option<Vec<u8>> {
         Some(Vec::new())
     }
+}
+
+/// A member of a roster that does nothing.
+struct Quiet;
+
+impl RosterMember for Quiet {
+    fn changed(&self, _: &Seat, _: &Roster) {}
+
+    fn vacated(&self, _: &Seat) {}
+
+    fn removed(&self, _: &Seat) {}
+
+    fn receive(&self, _: &Seat, _: MemberNumber, _: &[u8]) {}
 }
 
 /// A transport that loses its first frames.
@@ -88,6 +102,21 @@ fn a_lost_question_for_the_directory_is_asked_again() {
     lost.store(0, SeqCst);
     assert_eq!(visitor.figures_of(&ids(&group), LONG).len(), 1);
     assert_eq!(lost.load(SeqCst), 3);
+}
+
+#[test]
+fn a_roster_is_shown_with_its_members_and_the_epoch_of_their_last_change() {
+    let group = Group::new(1);
+    let node = &group.nodes[0];
+    let echo = |call: ServiceCall<'_>| Some(call.body.to_vec());
+    node.serve(&name("/echo"), &group.root, NameOptions::new(), echo).unwrap();
+    for members in 1..=3 {
+        node.join_roster(&name("/roster"), &group.root, 7, Quiet).unwrap();
+        let shown = node.show(LONG).unwrap();
+        let found: Vec<_> =
+            shown.services.iter().map(|it| (it.name.as_str(), it.roster_epoch, it.nodes.len())).collect();
+        assert_eq!(found, [("/echo", None, 1), ("/roster", Some(members), members as usize)]);
+    }
 }
 
 #[test]

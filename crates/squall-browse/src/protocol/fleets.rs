@@ -148,11 +148,15 @@ pub struct NameView {
     pub name: String,
     /// `true` if any service may serve any call.
     pub stateless: bool,
-    /// Endpoints of the members that serve it. They may contain control characters.
+    /// `true` if it is a roster: a name with agreed members, such as a pool.
+    pub roster: bool,
+    /// Endpoints of the members that serve it. They may contain control characters. A roster has one entry
+    /// for each of its members, in the order of their joins.
     pub nodes: Vec<String>,
-    /// Number of shards. Zero: the name is that of services without shards.
+    /// Number of shards. Zero: the name is a roster, or that of services without shards.
     pub shards: usize,
-    /// Sum of the epochs of its shards. It grows with each change of an owner or a target.
+    /// Sum of the epochs of its shards, or the epoch of the roster. Grows with each change of an owner, a
+    /// target or a roster's member.
     pub epochs: u64,
     /// Members with shards, by their endpoints.
     pub owners: Vec<OwnerView>,

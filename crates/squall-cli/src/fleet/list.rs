@@ -114,10 +114,13 @@ const FIGURES: [&str; 5] = ["lease", "served", "sessions", "calls", "lost"];
 struct Name {
     name: String,
     stateless: bool,
-    /// The endpoints of the members that serve it.
+    /// A name with agreed members, such as a pool.
+    roster: bool,
+    /// The endpoints of the members that serve it. A roster has one entry for each of its members.
     nodes: Vec<String>,
     shards: Vec<Shard>,
-    /// Changes of owners and targets per second since the look before; absent at the first.
+    /// Changes of owners, targets and members of a roster per second since the look before; absent at the
+    /// first.
     changes_per_s: Option<f64>,
 }
 
@@ -130,14 +133,17 @@ struct Shard {
     born: u64,
 }
 
-/// The epochs of all shards at the last look.
+/// The epochs of all shards and rosters at the last look.
 #[derive(Debug, Default)]
 pub(super) struct Rates(Option<(Instant, HashMap<String, u64>)>);
 
 impl Rates {
     /// Returns the changes per second of each name, and remembers the epochs.
     fn see(&mut self, info: &GroupInfo, now: Instant) -> HashMap<String, f64> {
-        let sum = |service: &ServiceInfo| service.shards.iter().map(|shard| shard.epoch).sum();
+        let sum = |service: &ServiceInfo| {
+            let shards = service.shards.iter().map(|shard| shard.epoch);
+            shards.chain(service.roster_epoch).sum()
+        };
         let sums: HashMap<String, u64> =
             info.services.iter().map(|service| (service.name.to_string(), sum(service))).collect();
         let before = self.0.replace((now, sums.clone()));
@@ -174,6 +180,7 @@ impl Listing {
         let names = info.services.iter().map(|service| Name {
             name: service.name.to_string(),
             stateless: service.stateless,
+            roster: service.roster_epoch.is_some(),
             nodes: service.nodes.iter().map(|node| at(*node)).collect(),
             shards: (service.shards.iter().enumerate())
                 .map(|(shard, info)| Shard {
@@ -225,6 +232,7 @@ impl Listing {
         let mut rows = vec![["name", "kind", "changes/s", "members"].map(str::to_owned).to_vec()];
         rows.extend(self.names.iter().map(|name| {
             let kind = match (name.shards.len(), name.stateless) {
+                _ if name.roster => "roster".to_owned(),
                 (0, false) => "service".to_owned(),
                 (0, true) => "stateless".to_owned(),
                 (shards, _) => format!("{shards} shards"),
@@ -348,6 +356,7 @@ pub(super) mod tests {
         let name = |name: &str, shards| Name {
             name: name.to_owned(),
             stateless: true,
+            roster: false,
             nodes: nodes.clone(),
             shards,
             changes_per_s: Some(1.25),
@@ -355,7 +364,11 @@ pub(super) mod tests {
         Listing {
             leader: Some("host/a".to_owned()),
             members: vec![member("a", true), member("b", false)],
-            names: vec![name("/counters", shards), name("/echo", Vec::new())],
+            names: vec![
+                name("/counters", shards),
+                name("/echo", Vec::new()),
+                Name { stateless: false, roster: true, ..name("/pages", Vec::new()) },
+            ],
             reserved: vec!["/sys".to_owned()],
         }
     }
@@ -372,6 +385,7 @@ pub(super) mod tests {
                 "name       kind       changes/s  members",
                 "/counters  3 shards   1.2        host/a, host/b\\u{1b}[2J",
                 "/echo      stateless  1.2        host/a, host/b\\u{1b}[2J",
+                "/pages     roster     1.2        host/a, host/b\\u{1b}[2J",
                 "/sys/*     reserved   -          -",
                 "",
                 "owner of /counters  shards  numbers",

@@ -46,10 +46,13 @@ pub struct ServiceInfo {
     pub name: Name,
     /// Any service may serve any call.
     pub stateless: bool,
-    /// The nodes that serve it.
+    /// The nodes that serve it. Of a roster: the nodes of its members, in the order of their joins. A node
+    /// with several members comes several times.
     pub nodes: Vec<NodeId>,
     /// The shards, if it is a fleet with shards.
     pub shards: Vec<ShardInfo>,
+    /// The epoch of the roster, if the name is one. Grows with each change of its members.
+    pub roster_epoch: Option<u64>,
 }
 
 /// A shard of a fleet.
@@ -93,6 +96,7 @@ impl GroupInfo {
                         born: shard.born,
                     })
                     .collect(),
+                roster_epoch: entry.roster.map(|roster| roster.epoch),
             })
             .collect();
         GroupInfo { leader, members, services, reserved: directory.reserved().cloned().collect() }
