@@ -22,6 +22,7 @@ use crate::actions;
 use crate::between::{self, Between};
 use crate::changes;
 use crate::fleets;
+use crate::pools;
 use crate::protocol::{
     AttributeView, CallsView, ClassMemoryView, DecisionView, Detail, EVENTS_MAX, Hello, LevelView, ListQuery,
     Listing, MachineView, MediatorView, MemoryView, NodeMemoryView, OBJECTS_MAX, OPERATIONS, ObjectView,
@@ -86,6 +87,7 @@ fn perform(request: Request, session: &mut Session) -> Result<String, Refusal> {
         Request::Nodes {} => text(&fleets::list()),
         Request::Group { node } => text(&fleets::group(node).map_err(refused)?),
         Request::Leave { node, .. } => text(&fleets::leave(node).map_err(refused)?),
+        Request::Pools {} => text(&pools::list()),
         Request::Sample { id, span_ms } => text(&sample(&id, span_ms)?),
     }
 }

@@ -11,7 +11,7 @@ use crate::connect::{Stream, connect};
 use crate::elsewhere::{Stream, connect};
 use crate::protocol::{
     ActionView, Answer, AttributeView, CallsView, Changes, DecisionView, Detail, GroupView, Hello, ListQuery,
-    Listing, MachineView, MemoryView, NodeView, RefusalKind, Request, SwapView, VERSION,
+    Listing, MachineView, MemoryView, NodeView, PoolView, RefusalKind, Request, SwapView, VERSION,
 };
 use crate::target::{ClientError, Target};
 
@@ -360,6 +360,14 @@ impl Client {
     /// member.
     pub fn leave(&mut self, node: u64) -> Result<bool, ClientError> {
         self.ask(&Request::Leave { node, author: self.author.clone() })
+    }
+
+    /// Lists the members of pools in the program.
+    ///
+    /// # Errors
+    /// The errors of [`Client::nodes`].
+    pub fn pools(&mut self) -> Result<Vec<PoolView>, ClientError> {
+        self.ask(&Request::Pools {})
     }
 
     /// Counts an object's calls for a span. Each of its calls costs more during the count.

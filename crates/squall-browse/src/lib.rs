@@ -14,6 +14,7 @@ mod elsewhere;
 mod fleets;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod paths;
+mod pools;
 mod programs;
 pub mod protocol;
 mod server;

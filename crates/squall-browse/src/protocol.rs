@@ -17,6 +17,7 @@
 
 mod fleets;
 mod memory;
+mod pools;
 mod processes;
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,7 @@ pub use fleets::{
     EndView, FatesView, FiguresView, GroupView, MemberView, MoveView, NameView, NodeView, OwnerView,
 };
 pub use memory::{ClassMemoryView, MemoryView, NodeMemoryView, VpMemoryView};
+pub use pools::{PoolCountsView, PoolView};
 pub use processes::{CallerView, ExportView, ImportView};
 
 /// Version of the protocol.
@@ -40,7 +42,7 @@ pub const ACTIONS_MAX: usize = 256;
 /// Longest span of a call count, in milliseconds.
 pub const SAMPLE_MS_MAX: u64 = 1000;
 /// Names of the operations of this version: the `op` of each [`Request`].
-pub const OPERATIONS: [&str; 26] = [
+pub const OPERATIONS: [&str; 27] = [
     "hello",
     "list",
     "changes",
@@ -66,6 +68,7 @@ pub const OPERATIONS: [&str; 26] = [
     "nodes",
     "group",
     "leave",
+    "pools",
     "sample",
 ];
 
@@ -235,6 +238,8 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         author: Option<String>,
     },
+    /// Lists the members of pools in the program. Answered with [`PoolView`]s.
+    Pools {},
     /// Counts an object's calls for a span. Answered with a [`CallsView`]. Each of the object's calls costs
     /// more during the count.
     Sample {

@@ -89,21 +89,21 @@ const EXAMPLES: &[Example] = &[
                 )],
             ),
             (
-                "squall-rcu on floor 2 depends on squall on floor 7",
+                "squall-rcu on floor 2 depends on squall on floor 8",
                 &[(
                     "a/Cargo.toml",
                     "[package]\nname = \"squall-rcu\"\n[dev-dependencies]\nsquall = { path = \"b\", version = \"1\" }\n",
                 )],
             ),
             (
-                "squall-rcu on floor 2 depends on squall on floor 7",
+                "squall-rcu on floor 2 depends on squall on floor 8",
                 &[(
                     "a/Cargo.toml",
                     "[package]\nname = \"squall-rcu\"\n[dev-dependencies]\nsquall = { workspace = true }\n",
                 )],
             ),
             (
-                "squall-rcu on floor 2 depends on squall on floor 7",
+                "squall-rcu on floor 2 depends on squall on floor 8",
                 &[(
                     "a/Cargo.toml",
                     "[package]\nname = \"squall-rcu\"\n[dependencies]\nsquall = { path = \"b\" }\n",

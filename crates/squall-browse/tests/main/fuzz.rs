@@ -60,6 +60,7 @@ fn good(id: &str) -> Vec<String> {
             r#"{"op":"memory"}"#,
             r#"{"op":"nodes"}"#,
             r#"{"op":"group","node":1}"#,
+            r#"{"op":"pools"}"#,
             r#"{"op":"thaw-all"}"#,
             r#"{"op":"list","sort":"bytes","limit":5,"interface":"Hits"}"#,
             r#"{"op":"list","after":"1.1"}"#,

@@ -12,5 +12,7 @@ mod fuzz;
 mod hostile;
 mod looking;
 mod of_one;
+#[cfg(all(feature = "pool", target_os = "linux", not(miri)))]
+mod pools;
 mod process;
 mod steering;

@@ -1,7 +1,7 @@
 //! The members of pools in this process, for people and for the programs that they look with.
 //!
-//! - I1. A member is in the list from the begin of its join until no handle and no node has it. The list keeps
-//!   no member alive.
+//! - I1. A member is in the list from the begin of its join until no handle and no node has it. The list
+//!   keeps no member alive.
 //! - I2. No lock of a member or of a node is taken under the lock of the list.
 //!
 //! Cost: a lock at the start and at the end of a member.
@@ -52,14 +52,13 @@ impl Drop for Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolState {
-    /// The master has not greeted it yet, or the group took its node for dead and it joins again. Its
-    /// operations wait.
+    /// Joins, for the first time or again after the group took its node for dead. Its operations wait.
     Joining,
-    /// It serves.
+    /// Serves.
     Serving,
-    /// It is in the pool, but its node has no lease. Its operations wait.
+    /// Is in the pool, but its node has no lease. Its operations wait.
     NoLease,
-    /// It gives its elements to other members, to leave.
+    /// Gives its elements to other members, to leave.
     Leaving,
 }
 
