@@ -66,6 +66,9 @@ pub(super) struct CommandArgs {
     /// Show the nodes of the program, their figures, and the members and names of their groups.
     #[arg(long)]
     pub(super) nodes: bool,
+    /// Show the members of pools in the program, with their state, elements and operations.
+    #[arg(long)]
+    pub(super) pools: bool,
     /// Set an attribute of an object.
     #[arg(long, num_args = 3, value_names = ["ID", "NAME", "VALUE"], allow_hyphen_values = true)]
     pub(super) set: Option<Vec<String>>,

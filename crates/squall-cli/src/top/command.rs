@@ -24,6 +24,7 @@ pub(super) enum Command {
     History(String),
     Memory,
     Nodes,
+    Pools,
     Set { id: String, name: String, value: String },
     Unset { id: String, name: String },
     Freeze { id: String, frozen: bool },
@@ -39,6 +40,7 @@ pub(super) fn parse(args: &CommandArgs) -> Result<Option<Command>, Failure> {
         history,
         memory,
         nodes,
+        pools,
         set,
         unset,
         freeze,
@@ -60,6 +62,9 @@ pub(super) fn parse(args: &CommandArgs) -> Result<Option<Command>, Failure> {
     }
     if *nodes {
         return Ok(Some(Command::Nodes));
+    }
+    if *pools {
+        return Ok(Some(Command::Pools));
     }
     if let Some(values) = set {
         let [id, name, value] = values.as_slice() else { return Err(wrong()) };
@@ -113,6 +118,7 @@ pub(super) fn run(
             if as_json { json(&memory) } else { lines(memory_lines(&memory)) }
         }
         Command::Nodes => nodes::run(client, as_json),
+        Command::Pools => nodes::run_pools(client, as_json),
         Command::Set { id, name, value } => {
             client.set(id, name, value)?;
             attribute(client, id, name, as_json)

@@ -111,7 +111,7 @@ fn draw_prompt(frame: &mut Frame<'_>, state: &State, area: Rect) {
             draw_list(frame, area, "keys (press any key to leave)", lines.collect(), None);
         }
         Prompt::Nodes(lines) => {
-            draw_list(frame, area, "nodes (press any key to leave)", lines.clone(), None);
+            draw_list(frame, area, "nodes and pools (press any key to leave)", lines.clone(), None);
         }
         Prompt::Attribute { id, chosen } => {
             let lines = state.attributes().iter().map(attribute_line).collect();

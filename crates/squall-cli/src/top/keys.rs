@@ -14,7 +14,7 @@ pub(super) const HELP: [(&str, &str); 13] = [
     ("a", "set an attribute of the object"),
     ("s", "swap the object to another implementation"),
     ("n", "start or stop counting calls; counted calls are slower"),
-    ("g", "show the nodes of groups in the program"),
+    ("g", "show the nodes of groups and the members of pools in the program"),
     ("v", "show or hide the readings that decisions rest on"),
     ("?", "this help"),
     ("escape", "leave a list or a prompt"),

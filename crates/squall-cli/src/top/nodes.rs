@@ -1,7 +1,9 @@
-//! The nodes of a program, as text and as JSON.
+//! The nodes and the members of pools of a program, as text and as JSON.
 
 use serde::Serialize;
-use squall::browse::protocol::{FatesView, FiguresView, GroupView, NameView, NodeView, RefusalKind};
+use squall::browse::protocol::{
+    FatesView, FiguresView, GroupView, NameView, NodeView, PoolView, RefusalKind,
+};
 use squall::browse::{Client, ClientError};
 
 use super::print::json;
@@ -37,13 +39,64 @@ pub(super) fn run(client: &mut Client, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns one line for each node. A program of an older version has none.
-pub(super) fn summary(client: &mut Client) -> Result<Vec<String>, ClientError> {
-    match client.nodes() {
-        Ok(nodes) => Ok(nodes.iter().map(title).collect()),
-        Err(ClientError::Refused(refusal)) if refusal.kind == RefusalKind::BadRequest => Ok(Vec::new()),
-        Err(error) => Err(error),
+/// Prints each member of a pool.
+pub(super) fn run_pools(client: &mut Client, as_json: bool) -> Result<(), Failure> {
+    let pools = client.pools()?;
+    if as_json {
+        return pools.iter().try_for_each(json);
     }
+    if pools.is_empty() {
+        return line("The program has no members of pools.");
+    }
+    pools.iter().flat_map(pool_lines).try_for_each(line)
+}
+
+/// Returns one line for each node, and one for each member of a pool. A program of an older version has none.
+pub(super) fn summary(client: &mut Client) -> Result<Vec<String>, ClientError> {
+    let nodes = or_none(client.nodes())?;
+    let pools = or_none(client.pools())?;
+    Ok(nodes.iter().map(title).chain(pools.iter().map(pool_title)).collect())
+}
+
+/// Returns an empty list for a program of an older version, which does not know the request.
+fn or_none<T>(list: Result<Vec<T>, ClientError>) -> Result<Vec<T>, ClientError> {
+    match list {
+        Err(ClientError::Refused(refusal)) if refusal.kind == RefusalKind::BadRequest => Ok(Vec::new()),
+        list => list,
+    }
+}
+
+/// Formats a member of a pool in one line.
+fn pool_title(pool: &PoolView) -> String {
+    let PoolView { number, state, elements, members, open_operations, counts, .. } = pool;
+    let plural = if *members == 1 { "" } else { "s" };
+    text::clean(&format!(
+        "pool {number} {}: {state}, {members} member{plural}; {elements} elements here; operations {} begun, \
+         {open_operations} open",
+        text::escaped(&pool.name),
+        counts.operations
+    ))
+}
+
+fn pool_lines(pool: &PoolView) -> Vec<String> {
+    let counts = &pool.counts;
+    let place = match (pool.location, &pool.node) {
+        (Some(location), Some(node)) => format!("place {location} at node {node}"),
+        _ => "not in the pool".to_owned(),
+    };
+    let master = if pool.master { ", master" } else { "" };
+    vec![
+        pool_title(pool),
+        text::clean(&format!("  {place}{master}; strategy {}", pool.strategy)),
+        format!(
+            "  {} messages sent; {} elements in {} demand transfers; {} background transfers; {} untaken elements",
+            counts.messages,
+            counts.demanded,
+            counts.demand_transfers,
+            counts.background_transfers,
+            pool.untaken
+        ),
+    ]
 }
 
 /// Formats a node in one line.
@@ -109,6 +162,7 @@ fn lines(row: &Row<'_>) -> Vec<String> {
 
 fn name_line(name: &NameView) -> String {
     let kind = match (name.shards, name.stateless) {
+        _ if name.roster => ", roster".to_owned(),
         (0, false) => String::new(),
         (0, true) => ", stateless".to_owned(),
         (shards, _) => format!(", {shards} shards, {} move", name.moves.len()),
@@ -138,6 +192,7 @@ mod tests {
         let group = serde_json::json!({ "leader": "host/b", "members": [{}, {}], "names": [
             { "name": "/fleet", "shards": 8, "moves": [{}], "nodes": ["host/a", "host/b"] },
             { "name": "/echo", "stateless": true, "nodes": ["host/b"] },
+            { "name": "/pages", "roster": true, "nodes": ["host/a", "host/b"] },
         ] });
         let group = serde_json::from_value(group).expect("a group");
         let shown = lines(&Row { node: &node, group: Some(group), why: None });
@@ -151,9 +206,31 @@ mod tests {
                 "  group of 2 members, leader host/b",
                 "  /fleet, 8 shards, 1 move: host/a, host/b",
                 "  /echo, stateless: host/b",
+                "  /pages, roster: host/a, host/b",
             ]
         );
         let lost = lines(&Row { node: &node, group: None, why: Some("no member answered".to_owned()) });
         assert_eq!(lost.last().map(String::as_str), Some("  no member answered"));
+    }
+
+    #[test]
+    fn a_member_of_a_pool_is_a_line_and_its_figures_follow() {
+        let pool = serde_json::json!({
+            "number": 2, "name": "/p\u{1b}[2J", "node": "0a", "location": 5, "state": "serving", "master": true, "members": 3,
+            "strategy": "directory", "elements": 7, "open_operations": 1, "untaken": 4, "operations": 12, "messages": 30,
+            "demanded": 50, "demand_transfers": 2, "background_transfers": 6,
+        });
+        let mut pool: PoolView = serde_json::from_value(pool).expect("a pool");
+        assert_eq!(
+            pool_lines(&pool),
+            [
+                "pool 2 /p\\u{1b}[2J: serving, 3 members; 7 elements here; operations 12 begun, 1 open",
+                "  place 5 at node 0a, master; strategy directory",
+                "  30 messages sent; 50 elements in 2 demand transfers; 6 background transfers; 4 untaken elements",
+            ]
+        );
+        (pool.location, pool.node, pool.master, pool.members) = (None, None, false, 1);
+        assert!(pool_title(&pool).contains(", 1 member;"));
+        assert_eq!(pool_lines(&pool)[1], "  not in the pool; strategy directory");
     }
 }

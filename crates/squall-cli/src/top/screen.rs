@@ -156,7 +156,7 @@ impl Screen {
                 if let Some(lines) = found.filter(|lines| !lines.is_empty()) {
                     self.state.prompt = Prompt::Nodes(lines);
                 }
-                is_empty.then(|| "The program has no nodes of groups.".to_owned())
+                is_empty.then(|| "The program has no nodes of groups and no members of pools.".to_owned())
             }
             Action::Detail(id) => {
                 self.look_closely(&id);

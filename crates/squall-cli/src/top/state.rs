@@ -14,7 +14,7 @@ pub(super) enum Action {
     Quit,
     /// Poll at once, because other data is needed.
     Look,
-    /// Show the nodes of the program.
+    /// Show the nodes and the members of pools of the program.
     Nodes,
     /// Show the selected object in detail.
     Detail(String),
@@ -41,7 +41,7 @@ pub(super) enum Prompt {
     None,
     /// The list of keys.
     Help,
-    /// The nodes of the program, one on a line.
+    /// The nodes and the members of pools of the program, one on a line.
     Nodes(Vec<String>),
     /// Choose one of the object's attributes.
     Attribute { id: String, chosen: usize },

@@ -363,3 +363,47 @@ fn nodes_are_listed_with_their_groups() {
     let line = stdout(&once).lines().find(|line| line.contains(" local/of-top: member;")).map(str::to_owned);
     assert!(line.is_some_and(|line| line.starts_with("node ")), "{}", stdout(&once));
 }
+
+#[test]
+fn members_of_pools_are_listed() {
+    use squall::fleet::pool::{Attributes, DistributedPool};
+    use squall::fleet::{GroupKey, LocalNetwork, NodeBuilder};
+
+    let limit = std::time::Duration::from_secs(60);
+    let network = LocalNetwork::new();
+    let builder = NodeBuilder::new(GroupKey::random());
+    let (node, root) = builder.found(network.bind("of-pools").expect("free"), &[]).expect("a node");
+    let name = "/of-top".parse().expect("a name");
+    let pool = DistributedPool::join(&node, &name, &root, Attributes::default()).expect("joined");
+    pool.add(b"page 7", limit).expect("added");
+    let found = rows(&top(&["--pools", "--json"]));
+    let row = found.iter().find(|row| row["name"] == "/of-top").expect("a row");
+    assert_eq!((&row["elements"], &row["strategy"]), (&1.into(), &"directory".into()));
+    for field in [
+        "number",
+        "state",
+        "master",
+        "members",
+        "open_operations",
+        "untaken",
+        "operations",
+        "messages",
+        "frames",
+        "demanded",
+        "demand_transfers",
+        "background_transfers",
+    ] {
+        assert!(!row[field].is_null(), "{field} in {row}");
+    }
+    let text = top(&["--pools"]);
+    let title = |line: &&str| {
+        line.starts_with("pool ") && line.contains(" /of-top: ") && line.contains("1 elements here")
+    };
+    assert!(stdout(&text).lines().any(|line| title(&line)), "{}", stdout(&text));
+    // The table of objects ends with a line for each member.
+    let once = top(&["--once"]);
+    assert!(stdout(&once).lines().any(|line| title(&line)), "{}", stdout(&once));
+    // The members of its roster.
+    let nodes = top(&["--nodes"]);
+    assert!(stdout(&nodes).contains("  /of-top, roster: local/of-pools"), "{}", stdout(&nodes));
+}
