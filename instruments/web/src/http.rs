@@ -344,9 +344,14 @@ async fn memory(State(shared): Site) -> Result<Response, Failed> {
     read(&shared, |client| Ok(json!({ "memory": or_default(client.memory())?, "now_ms": now_ms() }))).await
 }
 
-/// Returns the nodes of the program, each with its group. Nodes of one group share one answer of it.
+/// Returns the members of pools and the nodes of the program, each node with its group. Nodes of one group
+/// share one answer of it.
 async fn fleet(State(shared): Site) -> Result<Response, Failed> {
-    read(&shared, |client| Ok(json!({ "nodes": groups(client)?, "now_ms": now_ms() }))).await
+    read(&shared, |client| {
+        let pools = or_default(client.pools())?;
+        Ok(json!({ "nodes": groups(client)?, "pools": pools, "now_ms": now_ms() }))
+    })
+    .await
 }
 
 /// Asks for the group of each node. A group with several nodes of the program is asked for once, and shown

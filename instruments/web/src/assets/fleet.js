@@ -1,4 +1,4 @@
-// The view of the program's nodes, and of the groups that they belong to.
+// The view of the program's nodes, of the groups that they belong to, and of the program's members of pools.
 
 import { age, count, element, shown } from "./text.js";
 import { Facts, Table, arrange, write } from "./part.js";
@@ -29,13 +29,21 @@ const memberTable = () => new Table(
     figure(member, it => `${count(it.imported)}, ${count(it.exported)}`),
     figure(member, it => `${count(it.granted)} granted, ${count(it.refused)} refused`)]);
 
-const kind = name => name.shards > 0 ? `${name.shards} shards` : name.stateless ? "stateless" : "service";
+const kind = name => name.roster ? "roster" : name.shards > 0 ? `${name.shards} shards` : name.stateless ? "stateless" : "service";
 
 const nameTable = () => new Table(["name", "kind", "members, with their shards", "moves"],
   name => [shown(name.name), kind(name),
     shown(name.shards === 0 ? name.nodes.join(", ")
       : name.owners.map(owner => `${owner.member ?? "no owner"}: ${owner.shards}`).join(", ")),
     shown(name.moves.map(move => `${move.shard} to ${move.to}`).join(", ") || "none")]);
+
+/** The members of pools, each with its number in the program. */
+const poolTable = () => new Table(
+  ["pool", "member", "node", "state", "members", "strategy", "elements here", "operations", "untaken", "messages",
+    "demand transfers", "background transfers"],
+  pool => [shown(pool.name), `${pool.number}`, pool.node ?? "-", `${pool.state}${pool.master ? ", master" : ""}`, count(pool.members),
+    pool.strategy, count(pool.elements), `${count(pool.operations)} begun, ${count(pool.open_operations)} open`, count(pool.untaken),
+    count(pool.messages), `${count(pool.demand_transfers)} with ${count(pool.demanded)} elements`, count(pool.background_transfers)]);
 
 const endTable = () => new Table(["when", "member", "reason", "seen by"],
   end => [age(end.at_ms), shown(end.endpoint), shown(end.reason), shown(end.by)]);
@@ -111,25 +119,29 @@ class Group {
   }
 }
 
-/** All nodes of the program. Nodes of one group show it once. */
+/** All nodes and members of pools of the program. Nodes of one group show it once. */
 export class FleetView extends View {
   constructor(site) {
     super(site, "fleet");
     this.groups = new Map();
     this.none = element("p", { className: "weak" }, "The program has no nodes of groups.");
     this.list = element("div");
-    this.section.append(this.failure, this.none, this.list);
+    this.table = poolTable();
+    this.pools = element("section", { hidden: true }, element("h2", {}, "Members of pools in the program"), this.table.node);
+    this.section.append(this.failure, this.none, this.pools, this.list);
   }
 
   path() {
     return "fleet";
   }
 
-  draw({ nodes }) {
+  draw({ nodes, pools }) {
     const before = this.groups;
     this.groups = new Map(nodes.map(one => [one.node.number, before.get(one.node.number) ?? new Group(this.site)]));
     nodes.forEach(one => this.groups.get(one.node.number).update(one));
     arrange(this.list, [...this.groups.values()].map(group => group.node));
     this.none.hidden = nodes.length > 0;
+    this.pools.hidden = pools.length === 0;
+    this.table.update(pools);
   }
 }

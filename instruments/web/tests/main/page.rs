@@ -571,6 +571,7 @@ fn groups_have_their_view_and_a_member_leaves() {
                 "owners": [{ "member": "host/a", "shards": 2 }, { "member": "host/b", "shards": 1 }],
                 "moves": [{ "shard": 2, "from": "host/b", "to": "host/a" }] },
             { "name": "/echo", "stateless": true, "nodes": ["host/b"] },
+            { "name": "/pages", "roster": true, "nodes": ["host/b", "host/a"] },
         ] })
     };
     let members = [
@@ -582,6 +583,12 @@ fn groups_have_their_view_and_a_member_leaves() {
     state.answers.insert("nodes", json!([node]));
     state.answers.insert("group", group(json!(members)));
     state.answers.insert("leave", json!(false));
+    let pool = |elements: u64| {
+        json!([{ "number": 2, "name": "/<b>", "node": "0a", "location": 5, "state": "serving", "master": true, "members": 3,
+            "strategy": "directory", "elements": elements, "open_operations": 1, "untaken": 4, "operations": 12, "messages": 30,
+            "demanded": 50, "demand_transfers": 2, "background_transfers": 6 }])
+    };
+    state.answers.insert("pools", pool(7));
     drop(state);
     let page = Page::new(program.target(), false, None);
     with_browser(async |browser: Client| {
@@ -597,6 +604,8 @@ fn groups_have_their_view_and_a_member_leaves() {
             "2 to host/a",
             "/sys/*",
             "host/<i> died host/a, host/b",
+            "/pages roster host/b, host/a",
+            "/<b> 2 0a serving, master 3 directory 7 12 begun, 1 open 4 30 2 with 50 elements 6",
         ] {
             assert!(fleet.contains(part), "{part} in {fleet}");
         }
@@ -617,6 +626,9 @@ fn groups_have_their_view_and_a_member_leaves() {
         wait_for(&browser, "#message", |text| text == "Leave host/a: it moves its shards away").await?;
         assert!(program.requests().contains(&"leave".to_owned()));
         // A program without nodes, or of an older version, says so.
+        program.state().answers.insert("pools", pool(8888));
+        wait_for(&browser, "#fleet", |text| text.contains("8888 12 begun")).await?;
+        program.state().answers.insert("pools", json!([]));
         program.state().answers.insert("nodes", json!([]));
         wait_for(&browser, "#fleet", |text| text == "The program has no nodes of groups.").await?;
         Ok(())
