@@ -37,6 +37,7 @@ mod members {
             elements: info.len_here,
             open_operations: info.open_operations,
             untaken: info.untaken,
+            has_heir: info.has_heir,
             counts: PoolCountsView {
                 operations: counts.operations,
                 messages: counts.messages,

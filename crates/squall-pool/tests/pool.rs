@@ -432,7 +432,7 @@ fn members_are_listed_with_their_figures_until_they_leave_or_end() -> Result {
     });
     assert!(found[0].number < found[1].number && found[1].number < found[2].number);
     for (info, (member, node)) in found.iter().zip(members.iter().zip(&group.nodes)) {
-        assert_eq!((info.strategy, info.untaken), (Strategy::Directory, 0));
+        assert_eq!((info.strategy, info.untaken, info.has_heir), (Strategy::Directory, 0, false));
         assert!(info.node == Some(node.id()) || member.location() != info.location, "{info:?}");
         assert!(info.location.is_some_and(|mine| info.locations.contains(&mine)), "{info:?}");
     }
@@ -465,5 +465,18 @@ fn members_are_listed_with_their_figures_until_they_leave_or_end() -> Result {
     drop(first);
     drop(group);
     assert_eq!(listed(&name), []);
+    Ok(())
+}
+
+#[test]
+fn a_listed_member_tells_whether_it_has_an_heir() -> Result {
+    let group = Group::new(2)?;
+    let _members = group.replicated(Strategy::Directory)?;
+    let has_heir = |node: &Node| {
+        pools().iter().any(|info| info.node == Some(node.id()) && info.name == name() && info.has_heir)
+    };
+    while !group.nodes.iter().all(has_heir) {
+        std::thread::yield_now();
+    }
     Ok(())
 }

@@ -31,6 +31,8 @@ pub struct PoolView {
     /// Number of elements that callers got and have not taken yet. The member waits for them before it
     /// leaves.
     pub untaken: u64,
+    /// `true` if another member has a complete copy of it. Then its death loses no element.
+    pub has_heir: bool,
     /// Events at it.
     #[serde(flatten)]
     pub counts: PoolCountsView,

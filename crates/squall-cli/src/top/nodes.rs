@@ -85,9 +85,10 @@ fn pool_lines(pool: &PoolView) -> Vec<String> {
         _ => "not in the pool".to_owned(),
     };
     let master = if pool.master { ", master" } else { "" };
+    let heir = if pool.has_heir { ", has an heir" } else { "" };
     vec![
         pool_title(pool),
-        text::clean(&format!("  {place}{master}; strategy {}", pool.strategy)),
+        text::clean(&format!("  {place}{master}{heir}; strategy {}", pool.strategy)),
         format!(
             "  {} messages sent; {} elements in {} demand transfers; {} background transfers; {} untaken elements",
             counts.messages,
@@ -217,7 +218,7 @@ mod tests {
     fn a_member_of_a_pool_is_a_line_and_its_figures_follow() {
         let pool = serde_json::json!({
             "number": 2, "name": "/p\u{1b}[2J", "node": "0a", "location": 5, "state": "serving", "master": true, "members": 3,
-            "strategy": "directory", "elements": 7, "open_operations": 1, "untaken": 4, "operations": 12, "messages": 30,
+            "strategy": "directory", "elements": 7, "open_operations": 1, "untaken": 4, "has_heir": true, "operations": 12, "messages": 30,
             "demanded": 50, "demand_transfers": 2, "background_transfers": 6,
         });
         let mut pool: PoolView = serde_json::from_value(pool).expect("a pool");
@@ -225,11 +226,11 @@ mod tests {
             pool_lines(&pool),
             [
                 "pool 2 /p\\u{1b}[2J: serving, 3 members; 7 elements here; operations 12 begun, 1 open",
-                "  place 5 at node 0a, master; strategy directory",
+                "  place 5 at node 0a, master, has an heir; strategy directory",
                 "  30 messages sent; 50 elements in 2 demand transfers; 6 background transfers; 4 untaken elements",
             ]
         );
-        (pool.location, pool.node, pool.master, pool.members) = (None, None, false, 1);
+        (pool.location, pool.node, pool.master, pool.has_heir, pool.members) = (None, None, false, false, 1);
         assert!(pool_title(&pool).contains(", 1 member;"));
         assert_eq!(pool_lines(&pool)[1], "  not in the pool; strategy directory");
     }

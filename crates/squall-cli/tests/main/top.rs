@@ -386,6 +386,7 @@ fn members_of_pools_are_listed() {
         "members",
         "open_operations",
         "untaken",
+        "has_heir",
         "operations",
         "messages",
         "frames",

@@ -98,6 +98,9 @@ pub struct PoolInfo {
     pub open_operations: usize,
     /// The number of elements that futures of gets hold.
     pub untaken: u64,
+    /// Whether another member has a complete copy of it, like
+    /// [`DistributedPool::has_heir`](super::DistributedPool::has_heir).
+    pub has_heir: bool,
     /// The numbers of events at it.
     pub counts: Counts,
 }
@@ -170,6 +173,7 @@ impl Inner {
             open_operations: state.open_operations(),
             // Relaxed: a figure for people.
             untaken: self.untaken.load(Relaxed),
+            has_heir: state.host().is_some_and(|host| host.has_heir()),
             counts: state.counts(),
         })
     }

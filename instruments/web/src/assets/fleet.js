@@ -37,11 +37,14 @@ const nameTable = () => new Table(["name", "kind", "members, with their shards",
       : name.owners.map(owner => `${owner.member ?? "no owner"}: ${owner.shards}`).join(", ")),
     shown(name.moves.map(move => `${move.shard} to ${move.to}`).join(", ") || "none")]);
 
+const poolStates = pool => [pool.state, pool.master ? "master" : "", pool.has_heir ? "has an heir" : ""].filter(state => state !== "")
+  .join(", ");
+
 /** The members of pools, each with its number in the program. */
 const poolTable = () => new Table(
   ["pool", "member", "node", "state", "members", "strategy", "elements here", "operations", "untaken", "messages",
     "demand transfers", "background transfers"],
-  pool => [shown(pool.name), `${pool.number}`, pool.node ?? "-", `${pool.state}${pool.master ? ", master" : ""}`, count(pool.members),
+  pool => [shown(pool.name), `${pool.number}`, pool.node ?? "-", poolStates(pool), count(pool.members),
     pool.strategy, count(pool.elements), `${count(pool.operations)} begun, ${count(pool.open_operations)} open`, count(pool.untaken),
     count(pool.messages), `${count(pool.demand_transfers)} with ${count(pool.demanded)} elements`, count(pool.background_transfers)]);
 

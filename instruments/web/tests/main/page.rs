@@ -585,7 +585,7 @@ fn groups_have_their_view_and_a_member_leaves() {
     state.answers.insert("leave", json!(false));
     let pool = |elements: u64| {
         json!([{ "number": 2, "name": "/<b>", "node": "0a", "location": 5, "state": "serving", "master": true, "members": 3,
-            "strategy": "directory", "elements": elements, "open_operations": 1, "untaken": 4, "operations": 12, "messages": 30,
+            "strategy": "directory", "elements": elements, "open_operations": 1, "untaken": 4, "has_heir": true, "operations": 12, "messages": 30,
             "demanded": 50, "demand_transfers": 2, "background_transfers": 6 }])
     };
     state.answers.insert("pools", pool(7));
@@ -605,7 +605,7 @@ fn groups_have_their_view_and_a_member_leaves() {
             "/sys/*",
             "host/<i> died host/a, host/b",
             "/pages roster host/b, host/a",
-            "/<b> 2 0a serving, master 3 directory 7 12 begun, 1 open 4 30 2 with 50 elements 6",
+            "/<b> 2 0a serving, master, has an heir 3 directory 7 12 begun, 1 open 4 30 2 with 50 elements 6",
         ] {
             assert!(fleet.contains(part), "{part} in {fleet}");
         }
