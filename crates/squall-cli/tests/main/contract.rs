@@ -49,6 +49,7 @@ fn list_names_the_cases_one_on_a_line() {
         "object-pool",
         "id-pool",
         "page-pool",
+        "page-alloc",
         "pool",
         "call-process",
         "call-counter",

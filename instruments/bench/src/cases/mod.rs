@@ -26,6 +26,7 @@ pub(crate) mod monitor;
 pub(crate) mod net;
 mod object_memory;
 mod object_pool;
+mod page_alloc;
 mod percpu;
 mod pool;
 pub(crate) mod rcu_idle;
@@ -67,6 +68,7 @@ static CASES: &[&Case] = &[
     &pool::CASE,
     &taking::IDS,
     &taking::PAGES,
+    &page_alloc::CASE,
     &cell::CASE,
     &map::GET,
     &map::MIXED,

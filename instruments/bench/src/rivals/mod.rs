@@ -20,6 +20,8 @@ pub(crate) mod hazarc;
 pub(crate) mod hazard;
 #[allow(unsafe_code)]
 pub(crate) mod heap;
+#[allow(unsafe_code)]
+pub(crate) mod kernel_pages;
 pub(crate) mod locks;
 pub(crate) mod logs;
 pub(crate) mod maps;

@@ -54,6 +54,7 @@ pub const ALL: &[&Experiment] = &[
     &dpool::EX_D8,
     &dpool::EX_D9,
     &pool::EX_D1,
+    &pool::EX_D2,
     &pool::EX_D3,
     &pool::EX_D4,
     &pool::EX_D5,

@@ -1,4 +1,4 @@
-//! EX-D1 and EX-D3 to EX-D10 over messages: the pool of the thesis (fos, chapter 6), simulated.
+//! EX-D1 to EX-D10 over messages: the pool of the thesis (fos, chapter 6), simulated.
 //!
 //! Problem: the thesis runs up to 16 servers and 24 clients on processors of their own. Idea: real shards of
 //! `squall-pool` run in the simulation of [`squall_bench::pool`], in virtual time.
@@ -8,10 +8,11 @@
 //! - I2. Each experiment computes its figures by one function from the values of runs. Planted data go
 //!   through it too.
 //!
-//! Not here: EX-D2, the kernel's own allocator. It needs processes that touch real pages.
+//! EX-D2, the kernel's own allocator, is no simulation. `squall bench page-alloc` times it on real pages.
 
 mod ex_d1;
 mod ex_d10;
+mod ex_d2;
 mod ex_d3;
 mod ex_d4;
 mod ex_d5;
@@ -21,6 +22,7 @@ mod ex_d8;
 mod ex_d9;
 
 pub(super) use ex_d1::EX_D1;
+pub(super) use ex_d2::EX_D2;
 pub(super) use ex_d3::EX_D3;
 pub(super) use ex_d4::EX_D4;
 pub(super) use ex_d5::EX_D5;
