@@ -10,8 +10,8 @@
 //!   fills the page with zeros.
 //! - `squall-service`: a fleet of one page server, `squall_pool::pages`, at a node of its own. A take is a
 //!   call of the server, and fills the page with zeros. The shared memory is resident. A free is a call, too.
-//! - `squall-service-batch`: the same server. A free is a call for 1024 pages. No call takes several pages, so
-//!   its takes are those of `squall-service`.
+//! - `squall-service-batch`: the same server. A free is a call for 1024 pages. No call takes several pages,
+//!   so its takes are those of `squall-service`.
 //! - `squall-service-2`: a fleet of two such servers. The first one has all pages at the start.
 //!
 //! Nodes, servers and clients are threads of this process, and talk over `HostTransport` as processes do. So
