@@ -43,7 +43,7 @@ impl ShardService for Empty {
     }
 }
 
-/// A member of a roster that does nothing.
+/// A member of a roster without any work.
 struct Quiet;
 
 impl RosterMember for Quiet {

@@ -25,8 +25,8 @@
 //! element of such a get, or of one that was given up, may be gone.
 //!
 //! Cost: without copies, none. With copies, a frame to the heir and an answer for the inputs of a round trip,
-//! and one more round trip before each result and frame. Memory for a second copy of each element, and for the
-//! inputs that the copy does not have: those of open operations, and one frame of each peer.
+//! and one more round trip before each result and frame. Memory for a second copy of each element, and for
+//! the inputs that the copy does not have: those of open operations, and one frame of each peer.
 //!
 //! Source: Schneider, *Implementing fault-tolerant services using the state machine approach*, 1990; outputs
 //! wait as in Bressoud and Schneider, *Hypervisor-based fault tolerance*, 1995.

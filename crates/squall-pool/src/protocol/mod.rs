@@ -230,8 +230,8 @@ pub enum Output {
     Ready,
     /// Ask the group to remove this member from the view.
     Leave {
-        /// Only if this is still the newest view. Otherwise the member stays: it was the last one, or may have
-        /// become an heir.
+        /// Only if this is still the newest view. Otherwise the member stays: it was the last one, or may
+        /// have become an heir.
         if_epoch: Option<u64>,
     },
     /// The member is out of the view.

@@ -288,7 +288,8 @@ impl Shard {
         self.go_on(now);
     }
 
-    /// Returns whether a frame would change the books. Others only repeat what was taken, or come too early.
+    /// Returns whether a frame would change the books. Others repeat messages that were taken, or come
+    /// too early.
     pub(super) fn is_news(&self, from: MemberId, frame: &Frame) -> bool {
         let number = frame.message.as_ref().map(|_| frame.number);
         let news = |channel: &Channel| channel.is_news(number, frame.seen);

@@ -511,12 +511,7 @@ impl World {
                 if !self.attributes.replicated {
                     self.lost.extend(gone.flat_map(|id| host.own().given_to(id)).map(token));
                 }
-                // Results that go down with their callers.
-                for (dead, heir) in &view.inherited {
-                    let (dead, heir) = (&self.nodes[dead.0 as usize].host, &self.nodes[heir.0 as usize]);
-                    let results = dead.waiting_results(Some(&heir.host)).into_iter().map(token);
-                    self.lost.extend(results);
-                }
+                self.excuse_results(&view);
                 let fits = |id: &MemberId| *id != MemberId(node as u64) && view.heir_of(*id).is_none();
                 let backups: Vec<MemberId> = view.members.iter().copied().filter(fits).collect();
                 self.nodes[node].host.install(now, &view, &backups);
@@ -570,6 +565,15 @@ impl World {
             self.lost.extend(node.host.own().all_elements().into_iter().map(token));
         }
         self.append_view(|view| view.members.retain(|other| *other != member));
+    }
+
+    /// Notes the results that go down with the members that are inherited in a view.
+    fn excuse_results(&mut self, view: &View) {
+        for (dead, heir) in &view.inherited {
+            let (dead, heir) = (&self.nodes[dead.0 as usize].host, &self.nodes[heir.0 as usize]);
+            let results = dead.waiting_results(Some(&heir.host)).into_iter().map(token);
+            self.lost.extend(results);
+        }
     }
 
     /// Notes whether the pool is empty now.

@@ -42,7 +42,7 @@ impl Anonymous {
 
 impl Drop for Anonymous {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing refers to it any more. A failure only leaves it mapped.
+        // SAFETY: the mapping is ours, and no reference to it is left. A failure only leaves it mapped.
         let _ = unsafe { munmap(self.at.as_ptr().cast(), self.bytes) };
     }
 }

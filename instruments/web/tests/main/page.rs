@@ -551,19 +551,28 @@ fn an_older_program_gets_no_request_that_it_does_not_know() {
     });
 }
 
+/// The answer of a program with one member of a pool.
+fn pool_members(elements: u64) -> Value {
+    json!([{ "number": 2, "name": "/<b>", "node": "0a", "location": 5, "state": "serving", "master": true, "members": 3,
+        "strategy": "directory", "elements": elements, "open_operations": 1, "untaken": 4, "has_heir": true, "operations": 12, "messages": 30,
+        "demanded": 50, "demand_transfers": 2, "background_transfers": 6 }])
+}
+
+/// The figures of a node.
+fn node_figures(timed_out: u64) -> Value {
+    json!({ "state": "member", "leader": "0a", "term": 7, "lease_ms": 640, "joined": 1, "served": 12, "sessions": 3, "shards": 2,
+        "imported": 1, "calls": { "done": 41, "timed_out": timed_out },
+        "ends": [{ "node": "0d", "endpoint": "host/<i>", "reason": "died", "at_ms": 1 }] })
+}
+
 #[test]
 fn groups_have_their_view_and_a_member_leaves() {
     let program = program();
-    let figures = |state: &str, timed_out: u64| {
-        json!({ "state": state, "leader": "0a", "term": 7, "lease_ms": 640, "joined": 1, "served": 12, "sessions": 3, "shards": 2,
-            "imported": 1, "calls": { "done": 41, "timed_out": timed_out },
-            "ends": [{ "node": "0d", "endpoint": "host/<i>", "reason": "died", "at_ms": 1 }] })
-    };
     let member = |endpoint: &str, number: Option<u64>, figures: Option<Value>| {
         json!({ "node": endpoint, "endpoint": endpoint, "machine": "00ab", "leader": number.is_some(), "votes": true,
             "number": number, "figures": figures })
     };
-    let mut node = figures("member", 0);
+    let mut node = node_figures(0);
     (node["number"], node["node"], node["endpoint"]) = (json!(4), json!("0a"), json!("host/a"));
     let group = |members: Value| {
         json!({ "leader": "host/a", "members": members, "reserved": ["/sys"], "names": [
@@ -575,20 +584,15 @@ fn groups_have_their_view_and_a_member_leaves() {
         ] })
     };
     let members = [
-        member("host/a", Some(4), Some(figures("member", 0))),
-        member("host/b", None, Some(figures("member", 5))),
+        member("host/a", Some(4), Some(node_figures(0))),
+        member("host/b", None, Some(node_figures(5))),
         member("host/c", None, None),
     ];
     let mut state = program.state();
     state.answers.insert("nodes", json!([node]));
     state.answers.insert("group", group(json!(members)));
     state.answers.insert("leave", json!(false));
-    let pool = |elements: u64| {
-        json!([{ "number": 2, "name": "/<b>", "node": "0a", "location": 5, "state": "serving", "master": true, "members": 3,
-            "strategy": "directory", "elements": elements, "open_operations": 1, "untaken": 4, "has_heir": true, "operations": 12, "messages": 30,
-            "demanded": 50, "demand_transfers": 2, "background_transfers": 6 }])
-    };
-    state.answers.insert("pools", pool(7));
+    state.answers.insert("pools", pool_members(7));
     drop(state);
     let page = Page::new(program.target(), false, None);
     with_browser(async |browser: Client| {
@@ -626,7 +630,7 @@ fn groups_have_their_view_and_a_member_leaves() {
         wait_for(&browser, "#message", |text| text == "Leave host/a: it moves its shards away").await?;
         assert!(program.requests().contains(&"leave".to_owned()));
         // A program without nodes, or of an older version, says so.
-        program.state().answers.insert("pools", pool(8888));
+        program.state().answers.insert("pools", pool_members(8888));
         wait_for(&browser, "#fleet", |text| text.contains("8888 12 begun")).await?;
         program.state().answers.insert("pools", json!([]));
         program.state().answers.insert("nodes", json!([]));
