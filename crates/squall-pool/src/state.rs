@@ -6,8 +6,8 @@
 //!   If its shard was removed, the end of an add is unknown.
 //! - S3. A member that was removed keeps the elements of its store, and adds them to the pool again. All
 //!   other elements that it counted are those of other members, or lost on their way to it or from it. It
-//!   has copies of its offers. It drops them, since their receivers may have accepted them. If it has asked for
-//!   an heir, it adds none: the heir may have them.
+//!   has copies of its offers. It drops them, since their receivers may have accepted them. If it has asked
+//!   for an heir, it adds none: the heir may have them.
 //! - S4. A member begins to leave once all elements in results are taken, or back in the pool.
 
 use crate::PoolErrorKind;

@@ -51,7 +51,8 @@ pub(super) fn run_pools(client: &mut Client, as_json: bool) -> Result<(), Failur
     pools.iter().flat_map(pool_lines).try_for_each(line)
 }
 
-/// Returns one line for each node, and one for each member of a pool. A program of an older version gives no line.
+/// Returns one line for each node, and one for each member of a pool. A program of an older version gives no
+/// line.
 pub(super) fn summary(client: &mut Client) -> Result<Vec<String>, ClientError> {
     let nodes = or_none(client.nodes())?;
     let pools = or_none(client.pools())?;

@@ -583,11 +583,10 @@ fn groups_have_their_view_and_a_member_leaves() {
             { "name": "/pages", "roster": true, "nodes": ["host/b", "host/a"] },
         ] })
     };
-    let members = [
-        member("host/a", Some(4), Some(node_figures(0))),
-        member("host/b", None, Some(node_figures(5))),
-        member("host/c", None, None),
-    ];
+    let with =
+        |endpoint, number, timed_out: Option<u64>| member(endpoint, number, timed_out.map(node_figures));
+    let members =
+        [with("host/a", Some(4), Some(0)), with("host/b", None, Some(5)), with("host/c", None, None)];
     let mut state = program.state();
     state.answers.insert("nodes", json!([node]));
     state.answers.insert("group", group(json!(members)));
@@ -629,7 +628,6 @@ fn groups_have_their_view_and_a_member_leaves() {
         click(&browser, "#yes").await?;
         wait_for(&browser, "#message", |text| text == "Leave host/a: it moves its shards away").await?;
         assert!(program.requests().contains(&"leave".to_owned()));
-        // A program without nodes, or of an older version, says so.
         program.state().answers.insert("pools", pool_members(8888));
         wait_for(&browser, "#fleet", |text| text.contains("8888 12 begun")).await?;
         program.state().answers.insert("pools", json!([]));
