@@ -11,9 +11,11 @@
 //!
 //! - I1. A page has at most one holder. Only its word says which one.
 //! - I2. Once [`Ledger::settle`] has returned, the pages of the client are those that it moved to the new
-//!   epoch. A [`Ledger::take`] of an older epoch was seen by it, or gives its page back.
-//! - I3. The epoch of a client's place only grows, over all clients that use the place. So a call of an
-//!   earlier client touches no page of a later one.
+//!   epoch, unless that epoch is over. A [`Ledger::take`] of an older epoch was seen by it, or gives its page
+//!   back. So a [`Ledger::list`] in an epoch that is not over names all pages of the client.
+//! - I3. The epoch of a client's place only grows, over all clients that use the place. A call moves it on
+//!   from exactly the epoch in which the place had its client. So a call of an earlier client touches neither
+//!   the epoch nor a page of a later one.
 //! - I4. A process that dies between two instructions leaves each page free, or with a holder that `settle`
 //!   or [`Ledger::end`] finds.
 //!
@@ -22,7 +24,14 @@
 //! `settle` sees the page. If the fence of `settle` is first, `take` sees the new epoch. It then gives the
 //! page back by a compare-exchange of the old word, and `settle` moves the page by another one: one of them
 //! wins. A `settle` that a later one overtakes may move the page of such a take too late for the later one.
-//! So it looks at the epoch after its moves, like a take, and frees the pages of its own epoch.
+//! So it looks at the epoch after its moves, like a take. It cannot tell such a page from one that the later
+//! settle has still to move, so it frees neither. It begins one more epoch, and the client settles again. If
+//! the client was ended, all pages of the old epochs are free, and the overtaken settle frees them.
+//!
+//! Argument for I3. Each era of a place begins with a `register`, and ends with an `end`. The owner is the
+//! same throughout. A call reads the epoch, then the owner, and moves on exactly the epoch that it read. The
+//! Release of `register` makes the owner at least as new as the epoch. So the owner is that of the epoch's
+//! era.
 //!
 //! Not promised: protection from a client that lies about its place. Callers are trusted, as in the thesis.
 //! Cost: a take is two locked instructions, and a free is one. `settle` and `end` read all words.
@@ -45,8 +54,18 @@ mod sites {
     pub(super) const LOOK: Site = Site(3);
     /// Not an ordering: a page that is given back must still have the old word (I2).
     pub(super) const OLD_WORD: Site = Site(4);
-    /// Not an ordering: a settle that was overtaken by a later one frees the pages of its own epoch (I2).
+    /// Not an ordering: a settle that was overtaken by a later one begins one more epoch (I2).
     pub(super) const OVERTAKEN: Site = Site(5);
+    /// Not an ordering: a settle that was overtaken frees no page of a client that was not ended (I2).
+    pub(super) const KEEP: Site = Site(6);
+    /// Not an ordering: a call looks at the owner again if the epoch has changed (I3).
+    pub(super) const SAME_OWNER: Site = Site(7);
+    /// The Release of an epoch. Partner: the Acquire in [`Ledger::advance`](super::Ledger::advance) (I3).
+    pub(super) const ERA: Site = Site(8);
+    /// Not an ordering: a list looks at the epoch after it (I2).
+    pub(super) const LIST_LOOK: Site = Site(9);
+    /// The fence in [`Ledger::list`](super::Ledger::list). Partner: [`SETTLE_FENCE`].
+    pub(super) const LIST_FENCE: Site = Site(10);
 }
 
 /// The words of a ledger.
@@ -128,6 +147,16 @@ pub(super) enum Free {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoClient;
 
+/// The end of a [`Ledger::advance`].
+enum Advance {
+    /// The place has this epoch now.
+    To(u32),
+    /// The place has another client, or none.
+    NoClient,
+    /// This word of the epoch has no next one.
+    Refused(u32),
+}
+
 /// A ledger over words that processes share.
 #[derive(Debug)]
 pub(super) struct Ledger<W> {
@@ -186,37 +215,52 @@ impl<W: Words> Ledger<W> {
     }
 
     /// Gives a client a place. `key` is neither 0 nor the largest number. `None` if all places are in use.
+    ///
+    /// A second call with a key returns the place of the first one. Two calls at the same time may return two
+    /// places: then one of them stays in the books, without pages, until it is ended. So does the place of a
+    /// call that comes after the client was ended.
     pub(super) fn register(&self, key: u32) -> Option<Holder> {
         debug_assert!(key != FREE && key != USED_UP);
-        (0..self.clients).find_map(|step| {
-            let place = 1 + (key % self.clients + step) % self.clients;
-            // Relaxed: the epoch below decides on calls.
+        let places = || (0..self.clients).map(|step| 1 + (key % self.clients + step) % self.clients);
+        // Relaxed: the epoch decides on calls.
+        let mine = places().find(|place| self.owner(*place).load(Relaxed) == key);
+        mine.into_iter().chain(places()).find_map(|place| {
+            // Relaxed, like above.
             let claimed = self.owner(place).compare_exchange(FREE, key, Relaxed, Relaxed);
             if claimed.is_err_and(|owner| owner != key) {
                 return None;
             }
-            match self.advance(place, EPOCH_MAX - 1, |old| (old & !ENDED) + 1) {
-                Some(epoch) => Some(Holder { place, epoch }),
-                None => {
-                    self.owner(place).store(USED_UP, Relaxed);
+            match self
+                .advance(place, key, |old| (old & EPOCH_MAX < EPOCH_MAX - 1).then(|| (old & !ENDED) + 1))
+            {
+                Advance::To(epoch) => Some(Holder { place, epoch }),
+                Advance::Refused(_) => {
+                    let _ = self.owner(place).compare_exchange(key, USED_UP, Relaxed, Relaxed);
                     None
                 }
+                Advance::NoClient => None,
             }
         })
     }
 
-    /// Moves the epoch of a place on, at most to `last`. Returns the new one.
-    fn advance(&self, place: u32, last: u32, next: impl Fn(u32) -> u32) -> Option<u32> {
+    /// Moves the epoch of a client's place on to `next` of the present word, unless that is `None` (I3).
+    fn advance(&self, place: u32, key: u32, next: impl Fn(u32) -> Option<u32>) -> Advance {
         let word = self.epoch(place);
-        let mut old = word.load(Relaxed);
-        while old & EPOCH_MAX < last {
-            // Relaxed: the fence of `settle` follows where pages depend on it.
-            match word.compare_exchange(old, next(old), Relaxed, Relaxed) {
-                Ok(_) => return Some((old & EPOCH_MAX) + 1),
-                Err(now) => old = now,
+        let mut is_again = false;
+        loop {
+            // Acquire: pairs with the Release below, in the `register` of the epoch's era (I3).
+            let old = word.load(Acquire);
+            let is_owner = self.owner(place).load(Relaxed) == key;
+            if !(is_owner || is_again && sites::SAME_OWNER.is_weak()) {
+                return Advance::NoClient;
             }
+            let Some(new) = next(old) else { return Advance::Refused(old) };
+            // Release: pairs with the Acquire above. The fence of `settle` follows where pages depend on it.
+            if word.compare_exchange(old, new, sites::ERA.order(Release), Relaxed).is_ok() {
+                return Advance::To(new & EPOCH_MAX);
+            }
+            is_again = true;
         }
-        None
     }
 
     /// Whether calls of this epoch are over.
@@ -273,18 +317,10 @@ impl<W: Words> Ledger<W> {
 
     /// Begins a new epoch of a client, and moves its pages there (I2).
     pub(super) fn settle(&self, place: u32, key: u32) -> Result<Holder, NoClient> {
-        if !self.is_client(place, key) {
-            return Err(NoClient);
-        }
-        let epoch = self.advance(place, EPOCH_MAX - 1, |old| old + 1).ok_or(NoClient)?;
-        // The client may have been ended meanwhile, and the place may have another one: then the new epoch
-        // makes that client settle, which does no harm.
-        if !self.is_client(place, key) {
-            return Err(NoClient);
-        }
+        let Advance::To(epoch) = self.next_epoch(place, key) else { return Err(NoClient) };
         let holder = Holder { place, epoch };
         if !sites::SETTLE_FENCE.is_weak() {
-            // SeqCst: pairs with the fence in `take` (I2).
+            // SeqCst: pairs with the fence in `take`, and with that in `list` (I2).
             fence(SeqCst);
         }
         self.move_pages(holder, holder.word(), |_| ());
@@ -292,18 +328,26 @@ impl<W: Words> Ledger<W> {
         // pages that were moved here, or the epoch below is its new one.
         fence(SeqCst);
         if self.is_outdated(holder) && !sites::OVERTAKEN.is_weak() {
-            // Only late takes are left in this epoch, and their client has settled without them.
-            let later = Holder { place, epoch: epoch + 1 };
-            self.move_pages(later, FREE, |_| ());
+            // The later settle may have missed a page that was moved here (I2). In the last epoch, the page
+            // stays with its client until that is ended.
+            let is_ended = match self.next_epoch(place, key) {
+                Advance::To(_) => false,
+                Advance::NoClient => true,
+                Advance::Refused(word) => word & ENDED != 0,
+            };
+            if is_ended || sites::KEEP.is_weak() {
+                let later = Holder { place, epoch: epoch + 1 };
+                self.move_pages(later, FREE, |_| ());
+            }
         }
         Ok(holder)
     }
 
-    /// Whether a place has this client, and it was not ended.
-    fn is_client(&self, place: u32, key: u32) -> bool {
-        self.is_place(place)
-            && self.owner(place).load(Relaxed) == key
-            && self.epoch(place).load(Relaxed) & ENDED == 0
+    /// Begins a new epoch of a client, unless it was ended.
+    fn next_epoch(&self, place: u32, key: u32) -> Advance {
+        // The mark ENDED makes the word larger than each epoch.
+        let next = |old| (old < EPOCH_MAX - 1).then_some(old + 1);
+        if self.is_place(place) { self.advance(place, key, next) } else { Advance::NoClient }
     }
 
     /// Moves the pages of earlier epochs of a place to another word.
@@ -325,20 +369,32 @@ impl<W: Words> Ledger<W> {
         }
     }
 
-    /// Returns pages of a client in its epoch, from `from` on and at most so many.
-    pub(super) fn held(&self, holder: Holder, from: u32, count_max: usize) -> Vec<u32> {
+    /// Returns pages of a client in its epoch, from `from` on and at most so many. `None` if the epoch is
+    /// over (I2).
+    pub(super) fn list(&self, holder: Holder, from: u32, count_max: usize) -> Option<Vec<u32>> {
         let pages = (from..self.pages).filter(|page| self.page(*page).load(Relaxed) == holder.word());
-        pages.take(count_max).collect()
+        let pages = pages.take(count_max).collect();
+        if !sites::LIST_FENCE.is_weak() {
+            // Acquire: pairs with the fence in `settle`, and with that in `end`. If a page has moved to a
+            // later epoch, the epoch below is that one.
+            fence(Acquire);
+        }
+        (!self.is_outdated(holder) || sites::LIST_LOOK.is_weak()).then_some(pages)
     }
 
     /// Ends a client. Frees its pages, which belong into the pool.
     pub(super) fn end(&self, place: u32, key: u32) -> Result<Vec<u32>, NoClient> {
-        if !self.is_place(place) || self.owner(place).load(Relaxed) != key {
+        if !self.is_place(place) {
             return Err(NoClient);
         }
         // No client has the last epoch, so an end always finds a later one, or the place was ended there.
-        let epoch = self.advance(place, EPOCH_MAX, |old| ((old & !ENDED) + 1) | ENDED).unwrap_or(EPOCH_MAX);
-        // SeqCst: pairs with the fence in `take`, like that of `settle`.
+        let next = |old| (old & EPOCH_MAX < EPOCH_MAX).then(|| ((old & !ENDED) + 1) | ENDED);
+        let epoch = match self.advance(place, key, next) {
+            Advance::To(epoch) => epoch,
+            Advance::Refused(_) => EPOCH_MAX,
+            Advance::NoClient => return Err(NoClient),
+        };
+        // SeqCst: pairs with the fence in `take`, and with that in `list`, like that of `settle`.
         fence(SeqCst);
         let mut freed = Vec::new();
         self.move_pages(Holder { place, epoch }, FREE, |page| freed.push(page));
@@ -403,36 +459,101 @@ mod model {
             thread::spawn(move || ledger.take(0, holder))
         };
         let settled = ledger.settle(holder.place, KEY).unwrap();
-        let listed = !ledger.held(settled, 0, 1).is_empty();
+        let listed = ledger.list(settled, 0, 1).unwrap() == [0];
         let taken = server.join().unwrap();
         assert_eq!(listed, !ledger.is_free(0), "a page that the client does not know is not free");
         assert!(taken != Take::Held || listed, "the client has a page, and settled without it");
         assert!(taken != (Take::Outdated { is_free: true }) || !listed, "a held page goes into the pool");
     }
 
+    /// Settles as a client does whose epoch may be over. Returns its pages.
+    fn listed(ledger: &Shared, mut holder: Holder, count: usize) -> Vec<u32> {
+        loop {
+            match ledger.list(holder, 0, count) {
+                Some(pages) => return pages,
+                None => holder = ledger.settle(holder.place, KEY).unwrap(),
+            }
+        }
+    }
+
+    /// Settles here and in another thread. Returns the holder of the later epoch.
+    fn settle_twice(ledger: &Shared, place: u32, meanwhile: impl FnOnce()) -> Holder {
+        let other = {
+            let ledger = ledger.clone();
+            thread::spawn(move || ledger.settle(place, KEY).unwrap())
+        };
+        let settled = ledger.settle(place, KEY).unwrap();
+        meanwhile();
+        let other = other.join().unwrap();
+        if other.epoch > settled.epoch { other } else { settled }
+    }
+
     /// A call takes a page while two servers settle for its client. The client listens to the later epoch.
     fn settled_twice() {
         let ledger = ledger(1);
         let holder = ledger.register(KEY).unwrap();
-        let [server, other] = [false, true].map(|settles| {
+        let server = {
             let ledger = ledger.clone();
-            thread::spawn(move || match settles {
-                true => ledger.settle(holder.place, KEY).map(|settled| {
-                    let listed = !ledger.held(settled, 0, 1).is_empty();
-                    (settled, listed)
-                }),
-                false => {
-                    let _ = ledger.take(0, holder);
-                    Err(NoClient)
-                }
-            })
-        });
-        let settled = ledger.settle(holder.place, KEY).unwrap();
-        let listed = !ledger.held(settled, 0, 1).is_empty();
-        let _ = server.join().unwrap();
-        let (other, other_listed) = other.join().unwrap().unwrap();
-        let knows = if other.epoch > settled.epoch { other_listed } else { listed };
-        assert_eq!(knows, !ledger.is_free(0), "a page that the client does not know is not free");
+            thread::spawn(move || _ = ledger.take(0, holder))
+        };
+        let settled = settle_twice(&ledger, holder.place, || server.join().unwrap());
+        let listed = listed(&ledger, settled, 1) == [0];
+        assert_eq!(listed, !ledger.is_free(0), "a page that the client does not know is not free");
+    }
+
+    /// Two servers settle for a client with a page. The client keeps it.
+    fn kept() {
+        let ledger = ledger(1);
+        let holder = ledger.register(KEY).unwrap();
+        assert_eq!(ledger.take(0, holder), Take::Held);
+        let settled = settle_twice(&ledger, holder.place, || ());
+        assert_eq!(listed(&ledger, settled, 1), [0], "a page that the client has is free");
+    }
+
+    /// A late copy of a request settles while a server lists the pages of the client.
+    fn listed_in_full() {
+        let ledger = ledger(2);
+        let holder = ledger.register(KEY).unwrap();
+        assert_eq!([0, 1].map(|page| ledger.take(page, holder)), [Take::Held; 2]);
+        // Loom remembers the last access of a word alone: so the thread that only reads is the second one.
+        let server = {
+            let ledger = ledger.clone();
+            thread::spawn(move || ledger.list(holder, 0, 2))
+        };
+        let _ = ledger.settle(holder.place, KEY).unwrap();
+        if let Some(pages) = server.join().unwrap() {
+            assert_eq!(pages, [0, 1], "the list lacks a page, and the epoch is not over");
+        }
+    }
+
+    /// Makes a late call for a client that is ended meanwhile. A later client of the place has a page.
+    fn late(call: impl FnOnce(&Ledger<Local>, u32) + Send + 'static) {
+        let ledger = ledger(1);
+        let place = ledger.register(KEY).unwrap().place;
+        let late = {
+            let ledger = ledger.clone();
+            thread::spawn(move || call(&ledger, place))
+        };
+        let _ = ledger.end(place, KEY);
+        // The place has a client still if the late end has not returned.
+        let holder = ledger.register(KEY + 1);
+        let taken = holder.is_some_and(|holder| ledger.take(0, holder) == Take::Held);
+        late.join().unwrap();
+        if let Some(holder) = holder.filter(|_| taken) {
+            assert_eq!(ledger.list(holder, 0, 1), Some(vec![0]), "a call of an earlier client took the page");
+        }
+    }
+
+    fn ended_late() {
+        late(|ledger, place| _ = ledger.end(place, KEY));
+    }
+
+    fn settled_late() {
+        late(|ledger, place| _ = ledger.settle(place, KEY));
+    }
+
+    fn registered_late() {
+        late(|ledger, _| _ = ledger.register(KEY));
     }
 
     /// A client writes to a page and frees it. The next holder sees the write.
@@ -472,6 +593,11 @@ mod model {
     models! { "pages::ledger::model":
         settled: TAKE_FENCE, SETTLE_FENCE, LOOK, OLD_WORD;
         settled_twice: OVERTAKEN;
+        kept: KEEP;
+        listed_in_full: LIST_LOOK, LIST_FENCE;
+        ended_late: SAME_OWNER, ERA;
+        settled_late: SAME_OWNER, ERA;
+        registered_late: SAME_OWNER;
         passed_on: TAKE_FENCE, FREE;
         freed_once: ;
     }

@@ -54,8 +54,9 @@ impl Inner {
             Request::Settle { place, key } => {
                 ledger.settle(place, key).map_or(Reply::NoClient, |it| self.place(it))
             }
-            Request::List { caller, .. } if ledger.is_outdated(caller.into()) => Reply::Outdated,
-            Request::List { caller, from } => Reply::Pages(ledger.held(caller.into(), from, BATCH_MAX)),
+            Request::List { caller, from } => {
+                ledger.list(caller.into(), from, BATCH_MAX).map_or(Reply::Outdated, Reply::Pages)
+            }
             Request::End { place, key } => match ledger.end(place, key) {
                 Ok(freed) => {
                     freed.iter().for_each(|page| self.add(*page));
