@@ -6,6 +6,10 @@
 //! - C1. The client settles between calls: all earlier ones have ended, and later ones wait. So each page of
 //!   the answer is known, or is that of a lost reply.
 //! - C2. A page of a lost reply is the result of the next allocation.
+//! - C3. A page leaves `held` before its free is sent, and the reply does not touch `held`. So another thread
+//!   may allocate the page before the reply comes.
+//! - C4. The result of an allocation was free before. So it ends all doubts about an earlier free of it.
+//!   That free is not repeated.
 
 use super::wire::{BATCH_MAX, Caller, Fault, METHOD, Reply, Request};
 use super::{PageError, PageErrorKind, PageNumber};
@@ -43,12 +47,15 @@ impl Deadline {
 
 struct State {
     caller: Caller,
-    /// The pages of this client, as far as it knows.
+    /// The pages that the program has.
     held: BTreeSet<u32>,
+    /// Pages that the program frees, and the number of the free. A page leaves once it is known to be free
+    /// (C3).
+    freeing: BTreeMap<u32, u64>,
     /// Pages of lost replies, which the program does not have yet (C2).
-    found: Vec<u32>,
-    /// Pages whose free had no reply. True once the client knows that they are free.
-    doubts: BTreeMap<u32, bool>,
+    found: BTreeSet<u32>,
+    /// The number of the last free.
+    frees: u64,
     /// Calls on their way.
     calls: usize,
     /// A reply was lost.
@@ -56,6 +63,24 @@ struct State {
     /// A thread settles.
     settles: bool,
     is_over: bool,
+}
+
+/// Pages that one call frees.
+struct Freeing {
+    number: u64,
+    pages: Vec<u32>,
+}
+
+/// The end of parallel calls that free pages.
+#[derive(Default)]
+struct Freed {
+    /// Pages with a reply.
+    freed: Vec<u32>,
+    faults: Vec<(u32, Fault)>,
+    /// Pages of calls without a reply.
+    lost: Vec<u32>,
+    is_lost: bool,
+    end: Option<Kind>,
 }
 
 /// A client of a page fleet: allocates and frees pages.
@@ -142,8 +167,8 @@ impl PageClient {
     /// Makes a client of the fleet of a name.
     ///
     /// # Errors
-    /// [`PageErrorKind::NoServer`], [`PageErrorKind::Full`], [`PageErrorKind::TimedOut`],
-    /// [`PageErrorKind::OtherService`].
+    /// [`PageErrorKind::TimedOut`]: a place without pages may stay in the [books](super::PageLedger::books).
+    /// [`PageErrorKind::NoServer`], [`PageErrorKind::Full`], [`PageErrorKind::OtherService`].
     pub fn connect(node: Arc<Node>, name: &Name, limit: Duration) -> Result<PageClient, PageError> {
         let deadline = Deadline::after(limit);
         let key = random_key();
@@ -161,8 +186,9 @@ impl PageClient {
         let state = State {
             caller,
             held: BTreeSet::new(),
-            found: Vec::new(),
-            doubts: BTreeMap::new(),
+            freeing: BTreeMap::new(),
+            found: BTreeSet::new(),
+            frees: 0,
             calls: 0,
             unsettled: false,
             settles: false,
@@ -185,7 +211,10 @@ impl PageClient {
     /// Returns the pages of this client. While a call is on its way, or after one that timed out, a page more
     /// or less is possible.
     pub fn held(&self) -> Vec<PageNumber> {
-        self.state().held.iter().copied().map(PageNumber).collect()
+        let state = self.state();
+        let pages: BTreeSet<&u32> =
+            state.held.iter().chain(&state.found).chain(state.freeing.keys()).collect();
+        pages.into_iter().copied().map(PageNumber).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -204,7 +233,8 @@ impl PageClient {
                 return Err(Err(Kind::Ended));
             }
             if !state.unsettled && !state.settles {
-                if let Some(page) = state.found.pop_if(|_| takes_found) {
+                if let Some(page) = takes_found.then(|| state.found.pop_last()).flatten() {
+                    state.held.insert(page);
                     return Err(Ok(page));
                 }
                 state.calls += 1;
@@ -226,7 +256,7 @@ impl PageClient {
             state.settles = false;
             self.changed.notify_all();
             match settled {
-                Ok((caller, pages)) => state.settled(caller, pages),
+                Ok((caller, pages)) => state.settled(caller, &pages),
                 Err(kind) => {
                     state.is_over |= kind == Kind::Ended;
                     return Err(Err(kind));
@@ -310,7 +340,7 @@ impl PageClient {
             self.leave(&mut state, is_lost);
             match reply? {
                 Some(Reply::Page(page)) => {
-                    state.held.extend(page);
+                    page.into_iter().for_each(|page| state.allocated(page));
                     return Ok(page);
                 }
                 Some(Reply::Busy) => {
@@ -328,7 +358,8 @@ impl PageClient {
     ///
     /// # Errors
     /// [`PageErrorKind::NotHeld`], [`PageErrorKind::OutOfRange`]: the page is as before.
-    /// [`PageErrorKind::TimedOut`]: the page may be free, or [held](PageClient::held) still.
+    /// [`PageErrorKind::TimedOut`]: the page may be free, or [held](PageClient::held) still. If it is free,
+    /// another thread may allocate it: then a second free concerns that thread's page.
     /// [`PageErrorKind::NoServer`], [`PageErrorKind::Ended`], [`PageErrorKind::OtherService`].
     /// # Cost
     /// A call of the nearest server.
@@ -346,20 +377,9 @@ impl PageClient {
     /// # Cost
     /// Calls of the nearest servers, all at the same time, for 1024 pages each.
     pub fn free_batch(&self, pages: &[PageNumber], limit: Duration) -> Result<Vec<PageError>, PageError> {
-        let deadline = Deadline::after(limit);
-        let mut left: Vec<u32> = pages.iter().map(|page| page.0).collect();
         let mut faults = Vec::new();
-        while !left.is_empty() {
-            match self.free_some(&left, deadline, &mut faults) {
-                Ok(again) => left = again,
-                Err(kind) => {
-                    // The doubts of this call end with it.
-                    let mut state = self.state();
-                    left.iter().for_each(|page| _ = state.doubts.remove(page));
-                    return Err(self.error(kind));
-                }
-            }
-        }
+        let freed = self.free_until(pages, Deadline::after(limit), &mut faults);
+        freed.map_err(|kind| self.error(kind))?;
         let kind = |(page, fault)| match fault {
             Fault::NotHeld => Kind::NotHeld(PageNumber(page)),
             Fault::OutOfRange => Kind::OutOfRange(PageNumber(page)),
@@ -367,22 +387,47 @@ impl PageClient {
         Ok(faults.into_iter().map(|fault| self.error(kind(fault))).collect())
     }
 
-    /// Frees pages in parallel calls. Returns those of calls without a reply.
-    fn free_some(
+    fn free_until(
         &self,
-        pages: &[u32],
+        pages: &[PageNumber],
         deadline: Deadline,
         faults: &mut Vec<(u32, Fault)>,
-    ) -> Result<Vec<u32>, Kind> {
-        let caller = match self.enter(deadline, false) {
-            Ok(caller) => caller,
-            Err(end) => return Err(end.err().unwrap_or(Kind::OtherService)),
-        };
-        let mut state = self.state();
-        // The settle before this call has decided on the doubts.
-        let still = |page: &u32| state.doubts.remove(page) != Some(true);
-        let pages: Vec<u32> = pages.iter().copied().filter(still).collect();
-        drop(state);
+    ) -> Result<(), Kind> {
+        let mut freeing: Option<Freeing> = None;
+        loop {
+            let caller = match self.enter(deadline, false) {
+                Ok(caller) => caller,
+                Err(end) => {
+                    freeing.into_iter().for_each(|freeing| self.state().give_up(freeing));
+                    return Err(end.err().unwrap_or(Kind::OtherService));
+                }
+            };
+            let mut state = self.state();
+            let mut left = match freeing.take() {
+                None => state.begin_free(pages, self.pages, faults),
+                Some(left) => state.in_doubt(left),
+            };
+            drop(state);
+            let result = self.free_some(caller, &left.pages, deadline);
+            let mut state = self.state();
+            faults.extend(result.faults);
+            state.freed(left.number, &result.freed);
+            self.leave(&mut state, result.is_lost);
+            let is_over = result.is_lost && deadline.left().is_none();
+            if let Some(kind) = result.end.or(is_over.then_some(Kind::TimedOut)) {
+                state.give_up(left);
+                return Err(kind);
+            }
+            if !result.is_lost {
+                return Ok(());
+            }
+            left.pages = result.lost;
+            freeing = Some(left);
+        }
+    }
+
+    /// Frees pages in parallel calls.
+    fn free_some(&self, caller: Caller, pages: &[u32], deadline: Deadline) -> Freed {
         let left = deadline.left().unwrap_or_default();
         let calls: Vec<_> = pages
             .chunks(BATCH_MAX)
@@ -391,34 +436,23 @@ impl PageClient {
                 (chunk, self.node.call_async(&self.fleet, METHOD, &request, left))
             })
             .collect();
-        let (mut again, mut end, mut freed) = (Vec::new(), None, Vec::new());
-        let mut is_lost = false;
+        let mut result = Freed::default();
         for (chunk, future) in calls {
-            let result = block_for(future, None).map_or(Err(Fate::TimedOut), |it| it.map_err(|it| it.fate));
-            match reply(result) {
+            let replied = block_for(future, None).map_or(Err(Fate::TimedOut), |it| it.map_err(|it| it.fate));
+            match reply(replied) {
                 Ok(Some(Reply::Freed(some))) => {
-                    freed.extend(chunk.iter().copied());
-                    faults.extend(some);
+                    result.freed.extend_from_slice(chunk);
+                    result.faults.extend(some);
                 }
                 Ok(None | Some(Reply::Outdated)) => {
-                    is_lost = true;
-                    again.extend_from_slice(chunk);
+                    result.is_lost = true;
+                    result.lost.extend_from_slice(chunk);
                 }
-                Ok(Some(_)) => end = Some(Kind::OtherService),
-                Err(kind) => end = Some(kind),
+                Ok(Some(_)) => result.end = Some(Kind::OtherService),
+                Err(kind) => result.end = Some(kind),
             }
         }
-        let mut state = self.state();
-        freed.iter().for_each(|page| _ = state.held.remove(page));
-        if is_lost {
-            state.doubts.extend(again.iter().map(|page| (*page, false)));
-        }
-        self.leave(&mut state, is_lost);
-        match end {
-            Some(kind) => Err(kind),
-            None if again.is_empty() => Ok(again),
-            None => deadline.left().map(|_| again).ok_or(Kind::TimedOut),
-        }
+        result
     }
 
     /// Ends the client, and frees its pages.
@@ -427,16 +461,19 @@ impl PageClient {
     /// [`PageErrorKind::TimedOut`], [`PageErrorKind::NoServer`]: call it again, or leave it to a server.
     pub fn close(&self, limit: Duration) -> Result<(), PageError> {
         let deadline = Deadline::after(limit);
-        let place = {
+        let caller = {
             let mut state = self.state();
             state.is_over = true;
-            state.caller.place
+            state.caller
         };
         // A second call finds that the client has ended.
-        match self.ask(&Request::End { place, key: self.key }, deadline).map_err(|it| self.error(it))? {
+        match self
+            .ask(&Request::End { place: caller.place, key: self.key }, deadline)
+            .map_err(|it| self.error(it))?
+        {
             Reply::Ended { .. } | Reply::NoClient => {
                 let mut state = self.state();
-                (state.held, state.found) = (BTreeSet::new(), Vec::new());
+                state.settled(caller, &BTreeSet::new());
                 Ok(())
             }
             _ => Err(self.error(Kind::OtherService)),
@@ -445,13 +482,216 @@ impl PageClient {
 }
 
 impl State {
+    /// Notes the result of an allocation (C4).
+    fn allocated(&mut self, page: u32) {
+        self.freeing.remove(&page);
+        self.held.insert(page);
+    }
+
+    /// Begins to free pages. Those that the program does not have are faults at once.
+    fn begin_free(&mut self, pages: &[PageNumber], count: u32, faults: &mut Vec<(u32, Fault)>) -> Freeing {
+        self.frees += 1;
+        let mut freeing = Freeing { number: self.frees, pages: Vec::new() };
+        for PageNumber(page) in pages.iter().copied() {
+            if self.held.remove(&page) {
+                self.freeing.insert(page, freeing.number);
+                freeing.pages.push(page);
+            } else {
+                faults.push((page, if page < count { Fault::NotHeld } else { Fault::OutOfRange }));
+            }
+        }
+        freeing
+    }
+
+    /// Drops the pages that are known to be free.
+    fn in_doubt(&self, mut freeing: Freeing) -> Freeing {
+        freeing.pages.retain(|page| self.freeing.get(page) == Some(&freeing.number));
+        freeing
+    }
+
+    /// Notes that pages of a free are free, or were never held.
+    fn freed(&mut self, number: u64, pages: &[u32]) {
+        for page in pages {
+            if self.freeing.get(page) == Some(&number) {
+                self.freeing.remove(page);
+            }
+        }
+    }
+
+    /// Ends a free without a result. The next settle finds out which of its pages are free.
+    fn give_up(&mut self, freeing: Freeing) {
+        for page in self.in_doubt(freeing).pages {
+            self.freeing.remove(&page);
+            self.held.insert(page);
+        }
+    }
+
     /// Notes the pages of a new epoch (C1).
-    fn settled(&mut self, caller: Caller, pages: BTreeSet<u32>) {
+    fn settled(&mut self, caller: Caller, pages: &BTreeSet<u32>) {
         self.caller = caller;
         self.unsettled = false;
-        self.found.retain(|page| pages.contains(page));
-        self.found.extend(pages.difference(&self.held));
-        self.doubts.iter_mut().for_each(|(page, is_free)| *is_free = !pages.contains(page));
-        self.held = pages;
+        self.held.retain(|page| pages.contains(page));
+        self.freeing.retain(|page, _| pages.contains(page));
+        let is_found = |page: &&u32| !self.held.contains(page) && !self.freeing.contains_key(page);
+        self.found = pages.iter().filter(is_found).copied().collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ledger::{Holder, Take};
+    use super::*;
+    use crate::pages::PageLedger;
+    use squall_fleet::{GroupKey, LocalNetwork, NameOptions, NodeBuilder, ServiceCall};
+    use squall_sys::sync::atomic::AtomicBool;
+    use squall_sys::sync::atomic::Ordering::Relaxed;
+    use std::sync::mpsc::channel;
+
+    const CALLER: Caller = Caller { ledger: 1, place: 1, epoch: 1 };
+
+    fn state(held: &[u32]) -> State {
+        State {
+            caller: CALLER,
+            held: held.iter().copied().collect(),
+            freeing: BTreeMap::new(),
+            found: BTreeSet::new(),
+            frees: 0,
+            calls: 0,
+            unsettled: false,
+            settles: false,
+            is_over: false,
+        }
+    }
+
+    /// Begins to free pages that the program has.
+    fn begin(state: &mut State, pages: &[u32]) -> Freeing {
+        let pages: Vec<PageNumber> = pages.iter().copied().map(PageNumber).collect();
+        let mut faults = Vec::new();
+        let freeing = state.begin_free(&pages, 9, &mut faults);
+        assert_eq!(faults, []);
+        freeing
+    }
+
+    fn settle(state: &mut State, pages: &[u32]) {
+        state.settled(CALLER, &pages.iter().copied().collect());
+    }
+
+    #[test]
+    fn a_page_allocated_before_the_reply_of_its_free_stays_held() {
+        let mut state = state(&[3]);
+        let free = begin(&mut state, &[3]);
+        // The server has freed the page, and another thread gets it. Then the reply of the free comes.
+        state.allocated(3);
+        state.freed(free.number, &[3]);
+        settle(&mut state, &[3]);
+        assert_eq!((state.held, state.found), (BTreeSet::from([3]), BTreeSet::new()));
+    }
+
+    #[test]
+    fn a_lost_free_of_a_page_allocated_again_is_not_repeated() {
+        let mut state = state(&[3, 4]);
+        let free = begin(&mut state, &[3, 4]);
+        state.allocated(3);
+        settle(&mut state, &[3, 4]);
+        let free = state.in_doubt(free);
+        assert_eq!(free.pages, [4], "the free of page 4 has not run, and that of page 3 has");
+        assert_eq!((&state.held, &state.found), (&BTreeSet::from([3]), &BTreeSet::new()));
+        // The thread that has page 3 frees it: the first free does not touch the second one.
+        let other = begin(&mut state, &[3]);
+        state.freed(free.number, &[3, 4]);
+        assert_eq!(state.in_doubt(other).pages, [3]);
+    }
+
+    #[test]
+    fn a_free_that_was_given_up_is_decided_by_the_next_settle() {
+        let mut state = state(&[3, 4]);
+        let free = begin(&mut state, &[3, 4]);
+        state.give_up(free);
+        settle(&mut state, &[4, 5]);
+        assert_eq!((&state.held, &state.found), (&BTreeSet::from([4]), &BTreeSet::from([5])));
+        // The settle came first, and another thread has one of the pages.
+        let free = begin(&mut state, &[4]);
+        settle(&mut state, &[5]);
+        state.allocated(4);
+        let other = begin(&mut state, &[4]);
+        state.give_up(free);
+        assert_eq!((&state.held, state.in_doubt(other).pages), (&BTreeSet::new(), vec![4]));
+    }
+
+    #[test]
+    fn pages_that_the_program_does_not_have_are_not_freed() {
+        let mut state = state(&[3]);
+        settle(&mut state, &[3, 5]);
+        let (mut faults, pages) = (Vec::new(), [3, 3, 5, 9].map(PageNumber));
+        let freeing = state.begin_free(&pages, 9, &mut faults);
+        assert_eq!(freeing.pages, [3]);
+        assert_eq!(faults, [(3, Fault::NotHeld), (5, Fault::NotHeld), (9, Fault::OutOfRange)]);
+        assert_eq!(state.found, BTreeSet::from([5]), "page 5 is the result of the next allocation");
+    }
+    /// Another thread allocates a page between its free at the server and the reply, which is lost perhaps.
+    fn allocated_before_the_reply_of_a_free(is_lost: bool) {
+        let limit = Duration::from_secs(60);
+        let (node, root) =
+            NodeBuilder::new(GroupKey::random()).found(LocalNetwork::new().bind("a").unwrap(), &[]).unwrap();
+        let name: Name = "/pages".parse().unwrap();
+        let (ledger, _) = PageLedger::create(2).unwrap();
+        let ((freed, is_freed), (go, gate)) = (channel(), channel::<()>());
+        let first = Mutex::new(Some((freed, gate)));
+        let (settles, of_calls) = (Arc::new(AtomicBool::new(false)), ledger.0);
+        let must_settle = settles.clone();
+        let service = move |call: ServiceCall<'_>| {
+            let place = |Holder { place, epoch }| Reply::Place {
+                caller: Caller { ledger: of_calls.identity(), place, epoch },
+                pages: 2,
+            };
+            Some(encode(&match decode(call.body)? {
+                Request::Register { key } => place(of_calls.register(key)?),
+                Request::Settle { place: at, key } => place(of_calls.settle(at, key).ok()?),
+                Request::List { caller, from } => Reply::Pages(of_calls.list(caller.into(), from, 2)?),
+                Request::Alloc { .. } if must_settle.swap(false, Relaxed) => Reply::Outdated,
+                Request::Alloc { caller, .. } => {
+                    let page = (0..2).find(|page| of_calls.is_free(*page));
+                    page.into_iter()
+                        .for_each(|page| assert_eq!(of_calls.take(page, caller.into()), Take::Held));
+                    Reply::Page(page)
+                }
+                Request::Free { caller, pages } => {
+                    pages.iter().for_each(|page| _ = of_calls.free(*page, caller.into()));
+                    let first = first.lock().unwrap().take();
+                    let is_first = first.is_some();
+                    first.into_iter().for_each(|(freed, gate)| {
+                        freed.send(()).unwrap();
+                        _ = gate.recv();
+                    });
+                    if is_first && is_lost { Reply::Outdated } else { Reply::Freed(Vec::new()) }
+                }
+                Request::End { .. } => return None,
+            }))
+        };
+        node.serve(&name, &root, NameOptions::new().stateless(), service).unwrap();
+        let client = PageClient::connect(Arc::new(node), &name, limit).unwrap();
+        let page = client.alloc(limit).unwrap().expect("two pages are free");
+        std::thread::scope(|scope| {
+            let free = scope.spawn(|| client.free(page, limit));
+            is_freed.recv().unwrap();
+            assert_eq!(client.alloc(limit).unwrap(), Some(page));
+            drop(go);
+            free.join().unwrap().unwrap();
+        });
+        settles.store(true, Relaxed);
+        let other = client.alloc(limit).unwrap().expect("a page is free");
+        assert_ne!(other, page, "two threads have one page");
+        assert_eq!(client.alloc(limit).unwrap(), None, "a page that a thread has was freed");
+        assert_eq!(client.held(), [page, other]);
+    }
+
+    #[test]
+    fn a_late_reply_of_a_free_takes_the_page_from_no_thread() {
+        allocated_before_the_reply_of_a_free(false);
+    }
+
+    #[test]
+    fn a_lost_reply_of_a_free_takes_the_page_from_no_thread() {
+        allocated_before_the_reply_of_a_free(true);
     }
 }

@@ -10,7 +10,8 @@
 //! - A page has at most one holder, also after deaths of clients and servers.
 //! - No page is lost. Free pages of a killed server are found again, once an allocation finds the pool empty.
 //! - After a lost reply, the page of an allocation belongs to its client. The client learns that before its
-//!   next call.
+//!   next call, or before a later one if a copy of an earlier request comes late. The page stays held until
+//!   then.
 //! - A second free, a free of another client's page, and a number out of range are errors of the caller. They
 //!   have no effect.
 //! - The pages of a process that died stay held, until a server [ends](PageServer::end_client) its client.
