@@ -404,8 +404,8 @@ impl<W: Words> Ledger<W> {
     }
 
     /// Returns the pages that are free now, one after the other.
-    pub(super) fn free_pages(&self) -> Vec<u32> {
-        (0..self.pages).filter(|page| self.is_free(*page)).collect()
+    pub(super) fn free_pages(&self) -> impl Iterator<Item = u32> {
+        (0..self.pages).filter(|page| self.is_free(*page))
     }
 
     pub(super) fn is_free(&self, page: u32) -> bool {

@@ -8,11 +8,14 @@ use crate::frames::{decode, encode};
 use crate::{Attributes, DistributedPool, PoolEnd, PoolError, PoolErrorKind};
 use squall_fleet::{Name, NameCapability, NameOptions, Node, Refusal, RequestError, ServiceCall};
 use squall_machine::park::time_left;
-use squall_sys::sync::StdArc as Arc;
+use squall_sys::sync::{Mutex, StdArc as Arc};
 use std::time::{Duration, Instant};
 
-/// The time that the pool has to take a page back. A page that it did not take is found again later.
+/// The time that the pool has to take all pages of a call back. A page that it did not take is found again
+/// later.
 const ADD: Duration = Duration::from_secs(5);
+/// The most pages that an allocation adds to the pool again.
+const RESCUE_MAX: usize = 1024;
 /// The longest time that an allocation waits in the pool. Then the server looks into the ledger.
 const GET_MAX: Duration = Duration::from_secs(1);
 
@@ -26,12 +29,17 @@ impl From<Caller> for Holder {
 struct Inner {
     pool: DistributedPool,
     ledger: PageLedger,
+    /// The right to look for pages that the pool has lost: one allocation at a time does so.
+    rescue: Mutex<()>,
 }
 
 impl Inner {
-    /// Adds a free page to the pool. If it fails, `alloc` finds the page once the pool is empty.
-    fn add(&self, page: u32) {
-        let _ = self.pool.add(&page.to_le_bytes(), ADD);
+    /// Adds free pages to the pool, until one add fails or the time is over. `alloc` finds the other pages
+    /// once the pool is empty.
+    fn add(&self, pages: &[u32]) {
+        let deadline = Instant::now() + ADD;
+        let _ =
+            add_until(&self.pool, pages.iter().copied(), || time_left(Some(deadline)).unwrap_or_default());
     }
 
     fn answer(&self, request: Request) -> Reply {
@@ -59,7 +67,7 @@ impl Inner {
             }
             Request::End { place, key } => match ledger.end(place, key) {
                 Ok(freed) => {
-                    freed.iter().for_each(|page| self.add(*page));
+                    self.add(&freed);
                     Reply::Ended { freed: freed.len() as u32 }
                 }
                 Err(_) => Reply::NoClient,
@@ -77,14 +85,16 @@ impl Inner {
     /// Finds a page for a client.
     ///
     /// If the pool is empty, pages may be free all the same: a server died with their numbers, or has them in
-    /// its hands. A page that was free before and after a vain get is added again. If that was
-    /// wrong, the pool has a number twice, and the ledger refuses the second one.
+    /// its hands. A page that was free before and after a vain get is added again. If that was wrong, the
+    /// pool has a number twice, and the ledger refuses the second one. One allocation does so for at most
+    /// 1024 pages at a time. The others take a free page from the ledger meanwhile.
     ///
     /// A get may wait for a member that is silent. Then the server takes a free page from the ledger. The
     /// number of the page stays in the pool, and is refused like a second one.
     fn alloc(&self, holder: Holder, limit: Duration) -> Reply {
         let ledger = &self.ledger.0;
         let deadline = Instant::now().checked_add(limit);
+        let mut rescue = None;
         let mut unseen: Option<Vec<u32>> = None;
         loop {
             if ledger.is_outdated(holder) {
@@ -99,68 +109,80 @@ impl Inner {
                 Ok(Some(element)) => {
                     // Only servers add elements, and all are such numbers.
                     let Ok(bytes) = <[u8; 4]>::try_from(&element[..]) else { continue };
-                    let page = u32::from_le_bytes(bytes);
-                    match ledger.take(page, holder) {
-                        Take::Held => return Reply::Page(Some(page)),
-                        Take::NotFree => {}
-                        Take::Outdated { is_free } => {
-                            if is_free {
-                                self.add(page);
-                            }
-                            return Reply::Outdated;
-                        }
+                    if let Some(reply) = self.take(u32::from_le_bytes(bytes), holder) {
+                        return reply;
                     }
                 }
                 Ok(None) => {
-                    let Some(before) = unseen.take() else {
-                        let free = ledger.free_pages();
+                    if rescue.is_none() {
+                        rescue = self.rescue.try_lock().ok();
+                    }
+                    if rescue.is_none() {
+                        return self.alloc_without_pool(holder);
+                    }
+                    let Some(mut lost) = unseen.take() else {
+                        let free: Vec<u32> = ledger.free_pages().take(RESCUE_MAX).collect();
                         if free.is_empty() {
                             return Reply::Page(None);
                         }
                         unseen = Some(free);
                         continue;
                     };
-                    let lost: Vec<u32> = before.into_iter().filter(|page| ledger.is_free(*page)).collect();
-                    if lost.is_empty() {
+                    let is_all = lost.len() < RESCUE_MAX;
+                    lost.retain(|page| ledger.is_free(*page));
+                    if lost.is_empty() && is_all {
                         return Reply::Page(None);
                     }
-                    lost.iter().for_each(|page| self.add(*page));
+                    self.add(&lost);
                 }
+            }
+        }
+    }
+
+    /// Takes a page from the ledger. `None` if the page is not free.
+    fn take(&self, page: u32, holder: Holder) -> Option<Reply> {
+        match self.ledger.0.take(page, holder) {
+            Take::Held => Some(Reply::Page(Some(page))),
+            Take::NotFree => None,
+            Take::Outdated { is_free } => {
+                if is_free {
+                    self.add(&[page]);
+                }
+                Some(Reply::Outdated)
             }
         }
     }
 
     /// Takes the first page that is free in the ledger.
     fn alloc_without_pool(&self, holder: Holder) -> Reply {
-        let ledger = &self.ledger.0;
-        for page in ledger.free_pages() {
-            match ledger.take(page, holder) {
-                Take::Held => return Reply::Page(Some(page)),
-                Take::NotFree => {}
-                Take::Outdated { is_free } => {
-                    if is_free {
-                        self.add(page);
-                    }
-                    return Reply::Outdated;
-                }
-            }
-        }
-        Reply::Page(None)
+        let mut free = self.ledger.0.free_pages();
+        free.find_map(|page| self.take(page, holder)).unwrap_or(Reply::Page(None))
     }
 
     fn free(&self, holder: Holder, pages: &[u32]) -> Reply {
-        let mut faults = Vec::new();
+        let (mut faults, mut freed, mut is_outdated) = (Vec::new(), Vec::new(), false);
         for page in pages {
             match self.ledger.0.free(*page, holder) {
-                Free::Done => self.add(*page),
+                Free::Done => freed.push(*page),
                 Free::NotHeld => faults.push((*page, Fault::NotHeld)),
                 Free::OutOfRange => faults.push((*page, Fault::OutOfRange)),
                 // The client settles, and learns which of its pages are free.
-                Free::Outdated => return Reply::Outdated,
+                Free::Outdated => {
+                    is_outdated = true;
+                    break;
+                }
             }
         }
-        Reply::Freed(faults)
+        self.add(&freed);
+        if is_outdated { Reply::Outdated } else { Reply::Freed(faults) }
     }
+}
+
+/// Adds pages to the pool, each within the time of `left`. The first failure ends it. Returns the number of
+/// pages that were added.
+fn add_until(pool: &DistributedPool, pages: impl Iterator<Item = u32>, left: impl Fn() -> Duration) -> usize {
+    let adds = pages.map(|page| pool.add(&page.to_le_bytes(), left()));
+    adds.take_while(Result::is_ok).count()
 }
 
 /// A server of a page fleet.
@@ -214,9 +236,10 @@ impl PageServer {
             }
             _ => error(PageErrorKind::Pool(why)),
         })?;
-        let inner = Arc::new(Inner { pool, ledger });
+        let inner = Arc::new(Inner { pool, ledger, rescue: Mutex::new(()) });
         if inner.ledger.0.fills() {
-            (0..inner.ledger.pages()).for_each(|page| inner.add(page));
+            // Allocations find the pages that the pool did not take.
+            let _ = add_until(&inner.pool, 0..inner.ledger.pages(), || ADD);
         }
         let of_calls = inner.clone();
         let service = move |call: ServiceCall<'_>| {
@@ -308,5 +331,56 @@ mod tests {
         assert_eq!(inner.free(later, &[2]), Reply::Freed(Vec::new()));
         assert_eq!(inner.alloc_without_pool(holder), Reply::Outdated);
         assert!(inner.ledger.0.is_free(2));
+    }
+    fn alone(pages: u32) -> (Node, PageServer, Holder) {
+        let (node, root) =
+            NodeBuilder::new(GroupKey::random()).found(LocalNetwork::new().bind("a").unwrap(), &[]).unwrap();
+        let (ledger, _) = PageLedger::create(pages).unwrap();
+        let server = PageServer::start(&node, &"/pages".parse().unwrap(), &root, ledger).unwrap();
+        let holder = server.inner.ledger.0.register(7).expect("a place");
+        (node, server, holder)
+    }
+
+    #[test]
+    fn pages_that_the_pool_lost_are_added_again_by_one_allocation_and_in_parts() {
+        let limit = Duration::from_secs(60);
+        let count = RESCUE_MAX as u32 + 500;
+        let (_node, server, holder) = alone(count);
+        let inner = &server.inner;
+        while inner.pool.get(limit).unwrap().is_some() {}
+        // Another allocation adds pages.
+        let other = inner.rescue.lock().unwrap();
+        assert_eq!(inner.alloc(holder, limit), Reply::Page(Some(0)));
+        assert_eq!(inner.pool.size(limit).unwrap(), 0);
+        drop(other);
+        assert!(matches!(inner.alloc(holder, limit), Reply::Page(Some(_))));
+        assert_eq!(inner.pool.size(limit).unwrap(), RESCUE_MAX as u64 - 1);
+        let rest = std::iter::from_fn(|| match inner.alloc(holder, limit) {
+            Reply::Page(page) => page,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(rest.count() as u32, count - 2);
+    }
+
+    #[test]
+    fn a_pool_that_takes_no_page_is_asked_once() {
+        let limit = Duration::from_secs(60);
+        let (_node, server, holder) = alone(3);
+        let inner = &server.inner;
+        let taken = (0..3).map(|_| inner.alloc_without_pool(holder)).filter(|it| *it != Reply::Page(None));
+        assert_eq!(taken.count(), 3);
+        let (PoolEnd::Left | PoolEnd::LastLeft { .. }) = inner.pool.shutdown(limit).unwrap();
+        let asked = std::cell::Cell::new(0);
+        let left = || {
+            asked.set(asked.get() + 1);
+            limit
+        };
+        assert_eq!((add_until(&inner.pool, 0..3, left), asked.get()), (0, 1));
+        // The ledger has the pages.
+        assert_eq!(
+            inner.free(holder, &[0, 1, 1, 3]),
+            Reply::Freed(vec![(1, Fault::NotHeld), (3, Fault::OutOfRange)])
+        );
+        assert_eq!(server.books().free, 2);
     }
 }
