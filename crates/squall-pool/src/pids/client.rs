@@ -299,24 +299,76 @@ impl PidClient {
     /// free.
     ///
     /// # Errors
-    /// [`PidErrorKind::TimedOut`], [`PidErrorKind::NoServer`]: call it again.
+    /// [`PidErrorKind::TimedOut`], [`PidErrorKind::NoServer`], [`PidErrorKind::Full`],
+    /// [`PidErrorKind::OtherService`]: call it again.
     pub fn close(&self, limit: Duration) -> Result<(), PidError> {
-        if let Ok(Reply::Drawn { fleet, id, round }) = self.call(|_| None, limit) {
-            match self.free(Pid { fleet, id, round }, limit) {
+        let deadline = Instant::now().checked_add(limit);
+        let left = || time_left(deadline).unwrap_or(limit);
+        match self.call(|_| None, left()) {
+            Ok(Reply::Drawn { fleet, id, round }) => match self.free(Pid { fleet, id, round }, left()) {
                 Err(PidNotFreed { pid: Some(pid), error }) => {
                     self.session().found = Some(pid);
                     return Err(error);
                 }
                 Err(PidNotFreed { error, .. }) if error.kind == Kind::TimedOut => return Err(error),
                 Ok(()) | Err(_) => {}
-            }
+            },
+            Ok(_) | Err(Failed { kind: Kind::Closed, .. }) => {}
+            // The allocation is not finished: a close would lose its id.
+            Err(failed) => return Err(self.error(failed.kind)),
         }
-        match self.call(|_| Some(Operation::Close), limit) {
+        match self.call(|_| Some(Operation::Close), left()) {
             Ok(_) | Err(Failed { kind: Kind::ServerLost | Kind::Closed, .. }) => {
                 self.session().is_closed = true;
                 Ok(())
             }
             Err(failed) => Err(self.error(failed.kind)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_fleet::{GroupKey, LocalNetwork, NameOptions, NodeBuilder, ServiceCall};
+    use std::sync::mpsc::channel;
+
+    /// The first copy of an allocation has no reply in time. The server drops the second copy.
+    #[test]
+    fn a_close_ends_with_the_error_of_the_lost_allocation() {
+        let limit = Duration::from_secs(60);
+        let (node, root) =
+            NodeBuilder::new(GroupKey::random()).found(LocalNetwork::new().bind("a").unwrap(), &[]).unwrap();
+        let name: Name = "/pids".parse().unwrap();
+        let (gate, closed) = channel::<()>();
+        let state = Mutex::new((closed, 0, Vec::new()));
+        let state = Arc::new(state);
+        let of_calls = state.clone();
+        let service = move |call: ServiceCall<'_>| {
+            let Request { operation, .. } = decode(call.body)?;
+            let mut state = of_calls.lock().unwrap();
+            state.2.push(operation);
+            Some(encode(&match operation {
+                Operation::Connect => Reply::OtherServer { server: 1, fleet: 1 },
+                Operation::Alloc { .. } => {
+                    state.1 += 1;
+                    match state.1 {
+                        1 => _ = state.0.recv(),
+                        2 => return None,
+                        _ => {}
+                    }
+                    Reply::Drawn { fleet: 1, id: 5, round: 0 }
+                }
+                _ => Reply::Done,
+            }))
+        };
+        node.serve(&name, &root, NameOptions::new(), service).unwrap();
+        let client = PidClient::connect(Arc::new(node), &name, limit).unwrap();
+        assert_eq!(client.alloc(Duration::from_millis(100)).unwrap_err().kind, Kind::TimedOut);
+        drop(gate);
+        assert_eq!(client.close(limit).unwrap_err().kind, Kind::OtherService);
+        client.close(limit).unwrap();
+        let freed = Operation::Free { fleet: 1, id: 5, round: 0 };
+        assert!(state.lock().unwrap().2.contains(&freed), "the id of the lost allocation is in use for ever");
     }
 }
