@@ -8,6 +8,8 @@
 //!   client that calls several servers draws from all as from one.
 //! - S4. A server that joins learns the key of the fleet and the newest round from another server. An id of
 //!   an earlier fleet under the name is refused by its key.
+//! - S5. The pools of a fleet have its key as their identity. So no server of another fleet is a member of
+//!   them, and no two fleets give out the same free ids.
 
 use super::rounds::{Draw, Rounds, Step};
 use super::sessions::{Last, Sessions};
@@ -15,7 +17,7 @@ use super::wire::{METHOD, Operation, Reply, Request, Resting};
 use super::{PidError, PidErrorKind};
 use crate::frames::{decode, encode};
 use crate::{Attributes, DistributedPool, PoolError, PoolErrorKind};
-use squall_fleet::{Fate, Name, NameCapability, NameOptions, Node, ServiceCall};
+use squall_fleet::{Fate, Name, NameCapability, NameOptions, Node, Refusal, RequestError, ServiceCall};
 use squall_machine::park::time_left;
 use squall_sys::sync::{Mutex, MutexGuard, StdArc as Arc, lock};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -197,7 +199,8 @@ impl PidServer {
     /// have none.
     ///
     /// # Errors
-    /// [`PidErrorKind::NotFirst`], if the fleet has a server. [`PidErrorKind::BadCount`] for 0 ids.
+    /// [`PidErrorKind::NotFirst`], if a fleet has a server, or a server of it still leaves.
+    /// [`PidErrorKind::BadCount`] for 0 ids.
     /// [`PidErrorKind::Pool`], [`PidErrorKind::NotServed`], [`PidErrorKind::LongName`].
     /// # Cost
     /// An add to a pool for each id.
@@ -212,8 +215,9 @@ impl PidServer {
     ///
     /// # Errors
     /// [`PidErrorKind::NoServer`], [`PidErrorKind::TimedOut`], if no server of the fleet answers within 30 s.
-    /// [`PidErrorKind::BadCount`] for another number of ids. [`PidErrorKind::OtherService`],
-    /// [`PidErrorKind::Pool`], [`PidErrorKind::NotServed`], [`PidErrorKind::LongName`].
+    /// [`PidErrorKind::BadCount`] for another number of ids. [`PidErrorKind::NotFirst`], if another fleet has
+    /// begun meanwhile: join again. [`PidErrorKind::OtherService`], [`PidErrorKind::Pool`],
+    /// [`PidErrorKind::NotServed`], [`PidErrorKind::LongName`].
     pub fn join(node: &Node, name: &Name, parent: &NameCapability, ids: u32) -> Result<PidServer, PidError> {
         let error = |kind| PidError { fleet: name.clone(), kind };
         let deadline = Instant::now().checked_add(JOIN);
@@ -248,12 +252,21 @@ impl PidServer {
         round: Option<u64>,
     ) -> Result<PidServer, PidError> {
         let error = |kind| PidError { fleet: name.clone(), kind };
+        // Servers of two fleets would draw each id twice. The directory refuses those of the later one (S5).
+        let identity = (fleet ^ fleet >> 32) as u32;
         let join = |part: &str| {
             let pool: Name = format!("{name}/{part}").parse().map_err(|_| error(PidErrorKind::LongName))?;
-            let pool = DistributedPool::join(node, &pool, parent, Attributes::default());
-            pool.map_err(|why| error(PidErrorKind::Pool(why)))
+            let pool = DistributedPool::join_apart(node, &pool, parent, Attributes::default(), identity);
+            pool.map_err(|why| match why.kind {
+                PoolErrorKind::NotJoined(RequestError::Refused(Refusal::NameClash)) => {
+                    error(PidErrorKind::NotFirst)
+                }
+                _ => error(PidErrorKind::Pool(why)),
+            })
         };
-        let pools = [join("even")?, join("odd")?];
+        let even = join("even")?;
+        let odd = join("odd").inspect_err(|_| _ = even.shutdown(ADD))?;
+        let pools = [even, odd];
         let (rounds, clients) =
             (Mutex::new(Rounds::new(round.unwrap_or(0))), Mutex::new(Sessions::new(CLIENTS_MAX)));
         let left_over = Mutex::new(Vec::new());
@@ -323,5 +336,33 @@ impl PidServer {
 
     fn error(&self, kind: PidErrorKind) -> PidError {
         PidError { fleet: self.fleet.clone(), kind }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_fleet::{GroupKey, LocalNetwork, NodeBuilder};
+
+    #[test]
+    fn a_new_fleet_shares_no_pool_with_the_last_server_of_another() {
+        let (network, key, limit) = (LocalNetwork::new(), GroupKey::random(), Duration::from_secs(60));
+        let (node, root) = NodeBuilder::new(key).found(network.bind("a").unwrap(), &[]).unwrap();
+        let other = NodeBuilder::new(key).join(network.bind("b").unwrap(), &["local/a"]).unwrap();
+        other.wait_joined(limit).unwrap();
+        let name = "/pids".parse().unwrap();
+        let last = PidServer::found(&node, &name, &root, 3).unwrap();
+        // The last server leaves, and has left one of both pools.
+        node.end_service(&last.capability).unwrap();
+        last.inner.pools[0].shutdown(limit).unwrap();
+        let refused = PidServer::found(&other, &name, &root, 3).unwrap_err();
+        assert_eq!(refused.kind, PidErrorKind::NotFirst);
+        // It has left the first pool again.
+        last.inner.pools[1].shutdown(limit).unwrap();
+        let server = PidServer::found(&node, &name, &root, 3).unwrap();
+        assert_eq!(server.free_ids(limit).unwrap(), 3);
+        let another =
+            PidServer::start(&other, &name, &root, (3, server.inner.fleet ^ 1), Some(0)).unwrap_err();
+        assert_eq!(another.kind, PidErrorKind::NotFirst);
     }
 }
