@@ -26,9 +26,10 @@
 //! were free at its last draw.
 //!
 //! Not promised: ids of dead servers. A killed server loses the free ids of its store, and those of replies
-//! on their way. They are given out no more. A fleet that lost all servers has no ids: a new one must not
-//! give out ids that processes may still have. An id of the earlier fleet has its key, so a free of it is an
-//! error.
+//! on their way. A living server loses the id of a reply that did not come, if the client then meets another
+//! server, or one that has forgotten it: the client draws again. Lost ids are given out no more. A fleet that
+//! lost all servers has no ids: a new one must not give out ids that processes may still have. An id of the
+//! earlier fleet has its key, so a free of it is an error.
 //!
 //! A process that dies keeps its ids, until another one frees them: a program that gives ids to processes
 //! keeps their [`Pid`]s. A second free of an id does not compile, since a free consumes the [`Pid`].

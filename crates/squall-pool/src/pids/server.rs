@@ -23,8 +23,10 @@ use squall_sys::sync::{Mutex, MutexGuard, StdArc as Arc, lock};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, Instant};
 
-/// The time that a pool has to take an id.
+/// The time that the pools have to take all ids that a call puts back, or each id of a new fleet.
 const ADD: Duration = Duration::from_secs(5);
+/// The time that a pool has to take the id of a free, under the lock of the rounds. The client tries again.
+const FREE_ADD: Duration = Duration::from_millis(50);
 /// The longest time that a draw waits in the pools.
 const GET_MAX: Duration = Duration::from_secs(30);
 /// The most clients that a server knows.
@@ -63,8 +65,8 @@ impl Inner {
     }
 
     /// Adds an id to the pool of its round.
-    fn rest(&self, resting: Resting) -> Result<(), PoolError> {
-        match self.pool(resting.round).add(&resting.to_bytes(), ADD) {
+    fn rest(&self, resting: Resting, limit: Duration) -> Result<(), PoolError> {
+        match self.pool(resting.round).add(&resting.to_bytes(), limit) {
             // The element may still come into the pool, or does.
             Err(PoolError {
                 kind: PoolErrorKind::TimedOut { begun: true } | PoolErrorKind::Unknown, ..
@@ -73,19 +75,26 @@ impl Inner {
         }
     }
 
-    /// Adds an id and all that are left over. Those that the pools do not take are left over again.
-    fn put_back(&self, resting: Option<Resting>) {
+    /// Adds an id and all that are left over, until one add fails or the time is over. The other ids are left
+    /// over again.
+    fn put_back(&self, resting: Option<Resting>, limit: Duration) {
         let left_over = || lock(&self.left_over, "ids that pools did not take");
-        let some: Vec<Resting> = left_over().drain(..).chain(resting).collect();
-        let again: Vec<Resting> = some.into_iter().filter(|resting| self.rest(*resting).is_err()).collect();
-        left_over().extend(again);
+        let mut some: Vec<Resting> = left_over().drain(..).chain(resting).collect();
+        let deadline = Instant::now().checked_add(limit);
+        while let Some(resting) = some.pop() {
+            if self.rest(resting, time_left(deadline).unwrap_or(limit)).is_err() {
+                some.push(resting);
+                break;
+            }
+        }
+        left_over().extend(some);
     }
 
     /// Draws an id.
     fn draw(&self, limit: Duration) -> Reply {
         let deadline = Instant::now().checked_add(limit);
         let begin = || Draw::begin(*self.rounds());
-        self.put_back(None);
+        self.put_back(None, ADD);
         let (mut draw, mut step) = begin();
         loop {
             match step {
@@ -97,7 +106,7 @@ impl Inner {
                     step = draw.got(&mut self.rounds(), found);
                 }
                 Step::PutBack(resting) => {
-                    self.put_back(Some(resting));
+                    self.put_back(Some(resting), ADD);
                     (draw, step) = begin();
                 }
                 Step::Drawn { id, round } => {
@@ -118,7 +127,7 @@ impl Inner {
         let mut rounds = self.rounds();
         let resting = rounds.rest(id, drawn_in);
         // Under the lock (S1).
-        match self.rest(resting) {
+        match self.rest(resting, FREE_ADD) {
             Ok(()) => Reply::Done,
             Err(_) => Reply::Busy,
         }
@@ -279,7 +288,7 @@ impl PidServer {
                 return Err(error(PidErrorKind::NotFirst));
             }
             for id in 1..=ids {
-                if let Err(why) = inner.rest(Resting { id, round: 0 }) {
+                if let Err(why) = inner.rest(Resting { id, round: 0 }, ADD) {
                     leave();
                     return Err(error(PidErrorKind::Pool(why)));
                 }
@@ -321,15 +330,18 @@ impl PidServer {
     }
 
     /// Leaves the fleet: takes no more calls, and gives the free ids at this server to the others. The last
-    /// server loses them.
+    /// server loses them. An id that a draw has put back, and that no pool takes within the limit, is lost.
     ///
     /// # Errors
     /// [`PidErrorKind::NotServed`]. [`PidErrorKind::Pool`]: the server goes on leaving.
     pub fn shutdown(&self, node: &Node, limit: Duration) -> Result<(), PidError> {
         let ended = node.end_service(&self.capability);
         ended.map_err(|why| self.error(PidErrorKind::NotServed(why)))?;
+        let deadline = Instant::now().checked_add(limit);
+        self.inner.put_back(None, limit);
         for pool in &self.inner.pools {
-            pool.shutdown(limit).map_err(|why| self.error(PidErrorKind::Pool(why)))?;
+            pool.shutdown(time_left(deadline).unwrap_or(limit))
+                .map_err(|why| self.error(PidErrorKind::Pool(why)))?;
         }
         Ok(())
     }
@@ -364,5 +376,20 @@ mod tests {
         let another =
             PidServer::start(&other, &name, &root, (3, server.inner.fleet ^ 1), Some(0)).unwrap_err();
         assert_eq!(another.kind, PidErrorKind::NotFirst);
+    }
+
+    #[test]
+    fn a_server_that_leaves_gives_away_the_ids_that_a_pool_did_not_take() {
+        let (network, key, limit) = (LocalNetwork::new(), GroupKey::random(), Duration::from_secs(60));
+        let (node, root) = NodeBuilder::new(key).found(network.bind("a").unwrap(), &[]).unwrap();
+        let other = NodeBuilder::new(key).join(network.bind("b").unwrap(), &["local/a"]).unwrap();
+        other.wait_joined(limit).unwrap();
+        let name = "/pids".parse().unwrap();
+        let stays = PidServer::found(&other, &name, &root, 3).unwrap();
+        let leaves = PidServer::join(&node, &name, &root, 3).unwrap();
+        let Reply::Drawn { id, .. } = leaves.inner.draw(limit) else { panic!("three ids are free") };
+        leaves.inner.left_over.lock().unwrap().push(Resting { id, round: 1 });
+        leaves.shutdown(&node, limit).unwrap();
+        assert_eq!(stays.free_ids(limit).unwrap(), 3);
     }
 }
