@@ -431,6 +431,7 @@ impl Node {
             key,
             parent: parent.clone(),
             seen: None,
+            register_at: 0,
         };
         self.keep_registered(registration).map(|()| capability)
     }

@@ -244,6 +244,7 @@ impl Node {
             key,
             parent: parent.clone(),
             seen: None,
+            register_at: 0,
         })?;
         Ok(NameCapability { name: name.clone(), key })
     }

@@ -67,6 +67,7 @@ impl Cluster {
                     key: 100 + node as u128 * 10 + u128::from(shards),
                     parent: NameCapability { name: Name::root(), key: 77 },
                     seen: None,
+                    register_at: 0,
                 };
                 cluster.cores[node].register(cluster.now, 0, registration);
             }

@@ -26,6 +26,8 @@ mod fuzz;
 mod group;
 mod guard;
 mod location;
+#[cfg(test)]
+mod member_tests;
 mod name;
 #[cfg(test)]
 mod order_tests;

@@ -50,6 +50,7 @@ impl Pair {
             key: 3,
             parent: NameCapability { name: Name::root(), key: 77 },
             seen: None,
+            register_at: 0,
         };
         server.register(SECOND, 1, registration);
         client.visit(vec!["server".into()]);

@@ -289,6 +289,7 @@ impl World {
             key: u128::from(self.random.next()),
             parent: self.root.clone(),
             seen: None,
+            register_at: 0,
         };
         self.nodes[at].services.insert(service, Service::default());
         self.nodes[at].core.register(now, 0, registration);

@@ -82,8 +82,6 @@ pub(crate) struct Core {
     rosters: BTreeMap<u64, LocalMember>,
     /// Services that give their names up: keys and numbers.
     ending: Vec<(u128, u64)>,
-    /// When services that lost their names are registered again.
-    register_at: Time,
     requests: VecDeque<(Option<u64>, Request)>,
     pending: Option<Pending>,
     last_number: u64,
@@ -118,7 +116,6 @@ impl Core {
             registrations: Vec::new(),
             rosters: BTreeMap::new(),
             ending: Vec::new(),
-            register_at: 0,
             requests: VecDeque::new(),
             pending: None,
             last_number: 0,

@@ -5,7 +5,7 @@ use crate::protocol::calls::CallId;
 use crate::protocol::directory::{Directory, Request};
 use crate::protocol::figures::NodeFigures;
 use crate::protocol::name::{Name, NameAlias, NameCapability};
-use crate::protocol::{NodeId, Refusal, RunId};
+use crate::protocol::{NodeId, Refusal, RunId, Time};
 
 /// News for a member of a roster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +132,8 @@ pub(crate) struct Registration {
     pub(crate) parent: NameCapability,
     /// The number under which the node has seen it registered.
     pub(crate) seen: Option<NodeId>,
+    /// The earliest time of its next registration, after the group has refused one.
+    pub(crate) register_at: Time,
 }
 
 impl Registration {

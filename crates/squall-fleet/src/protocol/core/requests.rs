@@ -25,7 +25,7 @@ impl Core {
                                 self.rosters.remove(&refused.service);
                             }
                         }
-                        None => self.register_at = now + self.options.timing.lease,
+                        None => self.put_off(now, key),
                     }
                 }
                 if let (Request::Vacate { name, number, .. }, Ok(())) = (&request, outcome) {
@@ -54,6 +54,15 @@ impl Core {
             && let Some(leader) = self.group.leader()
         {
             self.send(leader, Body::Propose { number, request });
+        }
+    }
+
+    /// Tries a refused registration again after a pause, and after all others: they must not wait for it.
+    fn put_off(&mut self, now: Time, key: u128) {
+        if let Some(at) = self.registrations.iter().position(|kept| kept.key == key) {
+            let mut refused = self.registrations.remove(at);
+            refused.register_at = now + self.options.timing.lease;
+            self.registrations.push(refused);
         }
     }
 
@@ -141,9 +150,6 @@ impl Core {
                 return Some((None, request));
             }
         }
-        if now < self.register_at {
-            return None;
-        }
         let registered = |kept: &Registration| {
             let entry = directory.entry(kept.name.alias());
             entry.is_some_and(|(_, entry)| {
@@ -161,7 +167,7 @@ impl Core {
         for kept in self.registrations.iter_mut().filter(|kept| registered(kept)) {
             kept.seen = Some(me);
         }
-        let missing = self.registrations.iter().find(|kept| !registered(kept))?;
+        let missing = self.registrations.iter().find(|kept| !registered(kept) && now >= kept.register_at)?;
         Some((None, missing.request()))
     }
 }

@@ -48,6 +48,7 @@ impl World {
             key: u128::from(service(node)),
             parent: self.root.clone(),
             seen: None,
+            register_at: 0,
         };
         self.nodes[node].core.register(now, 0, registration);
     }
