@@ -100,7 +100,7 @@ mod watch;
 pub mod __parts {
     pub use crate::handover::{Giver, Taker, handover};
     #[cfg(not(loom))]
-    pub use crate::node::block_for;
+    pub use crate::node::{block_for, library_secret};
 }
 
 #[cfg(not(loom))]

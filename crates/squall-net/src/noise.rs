@@ -27,6 +27,7 @@
 use crate::frame::{Broken, LENGTH_BYTES, SEALED_MAGIC};
 use snow::params::NoiseParams;
 use snow::{Builder, HandshakeState, StatelessTransportState};
+use squall_fleet::__parts::library_secret;
 use squall_fleet::GroupKey;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
@@ -79,7 +80,7 @@ impl fmt::Debug for Asking {
 impl Secret {
     /// Makes the secret of a group.
     pub(crate) fn new(key: GroupKey) -> Secret {
-        Secret(key.derive(PURPOSE))
+        Secret(library_secret(key, PURPOSE))
     }
 
     fn builder(&self) -> Result<Builder<'_>, Broken> {
@@ -311,6 +312,12 @@ mod tests {
     fn equal_bytes_have_different_records() {
         let (ours, _) = key_pair();
         assert_ne!(sealed(&ours, b"bytes"), sealed(&ours, b"bytes"));
+    }
+
+    #[test]
+    fn a_secret_that_a_program_derives_is_not_that_of_connections() {
+        let key = GroupKey::random();
+        assert_ne!(Secret::new(key).0, key.derive(PURPOSE));
     }
 
     #[test]

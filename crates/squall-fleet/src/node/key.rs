@@ -5,6 +5,8 @@
 //! Idea: both are hashes of the key, each with a text of its own before it. So neither tells the other.
 //!
 //! - I1. No frame carries the key, or a hash from which another secret follows.
+//! - I2. Secrets of the library and secrets of programs have different first bytes before the key. So no
+//!   purpose of a program gives a secret of the library.
 //!
 //! Not promised: anything of a key that can be guessed. One with 128 random bits cannot.
 //! Cost: one hash of a short text for each secret. A node makes one, and a transport that encrypts another.
@@ -15,8 +17,10 @@ use blake2::{Blake2s256, Digest};
 use std::fmt;
 use std::str::FromStr;
 
-/// The text before each purpose.
+/// The text before each purpose of a program.
 const CONTEXT: &[u8] = b"squall group key 1: ";
+/// The text before each purpose of the library (I2).
+const LIBRARY_CONTEXT: &[u8] = b"squall library key 1: ";
 /// The purpose of the number in frames.
 const FRAMES: &str = "frames";
 
@@ -40,7 +44,8 @@ impl GroupKey {
     /// Derives a secret for a purpose: a transport that encrypts, for example.
     ///
     /// Equal keys and purposes give equal secrets. A secret tells neither the key nor the secret for
-    /// another purpose, if the key is [random](GroupKey::random).
+    /// another purpose, if the key is [random](GroupKey::random). Squall's own secrets have no purpose here:
+    /// no text gives the number in frames, or the secret of `squall-net`.
     ///
     /// # Cost
     /// A hash of the purpose and 36 further bytes, without an allocation.
@@ -54,16 +59,25 @@ impl GroupKey {
     /// assert_ne!(key.derive("my transport"), key.derive("my file"));
     /// ```
     pub fn derive(self, purpose: &str) -> [u8; 32] {
+        self.hash(CONTEXT, purpose)
+    }
+
+    fn hash(self, context: &[u8], purpose: &str) -> [u8; 32] {
         // The key has a fixed length and stands last, so no two inputs are written alike.
-        let hash = Blake2s256::new().chain_update(CONTEXT).chain_update(purpose);
+        let hash = Blake2s256::new().chain_update(context).chain_update(purpose);
         hash.chain_update(self.0.to_be_bytes()).finalize().into()
     }
 
     /// Returns the number of the group in frames.
     pub(super) fn token(self) -> u128 {
-        let half = &self.derive(FRAMES)[..16];
+        let half = &library_secret(self, FRAMES)[..16];
         half.iter().fold(0, |token, byte| token << 8 | u128::from(*byte))
     }
+}
+
+/// Derives a secret of a crate of Squall. No purpose of [`GroupKey::derive`] gives the same one (I2).
+pub fn library_secret(key: GroupKey, purpose: &str) -> [u8; 32] {
+    key.hash(LIBRARY_CONTEXT, purpose)
 }
 
 impl fmt::Display for GroupKey {
@@ -96,14 +110,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_purpose_of_a_program_gives_the_number_in_frames() {
+        let key = GroupKey::random();
+        let derived = key.derive(FRAMES);
+        assert_ne!(key.token().to_be_bytes(), derived[..16]);
+    }
+
+    #[test]
     fn secrets_differ_by_key_and_purpose_and_are_stable() {
         let key: GroupKey = "1".repeat(32).parse().unwrap();
         let other: GroupKey = "2".repeat(32).parse().unwrap();
-        let secrets = [key.derive(FRAMES), key.derive(""), key.derive("frame"), other.derive(FRAMES)];
+        let library = |key| library_secret(key, FRAMES);
+        let of_key = [library(key), key.derive(FRAMES), key.derive(""), key.derive("frame")];
+        let secrets = [&of_key[..], &[library(other), other.derive(FRAMES)]].concat();
         for (at, secret) in secrets.iter().enumerate() {
             assert!(secrets[at + 1..].iter().all(|other| other != secret), "{at}");
         }
         // Members of different builds form one group. The number is that of Python's `hashlib`.
-        assert_eq!(key.token(), 0x5487_23f2_81d5_83da_3e9a_fa3f_4e5b_9f22);
+        assert_eq!(key.token(), 0x8acb_e785_1adf_b9e2_b7f3_6f6a_c3b9_3cd8);
     }
 }

@@ -16,7 +16,7 @@ mod wire;
 mod workers;
 
 pub use self::growth::{Growth, GrowthAction, GrowthDecision, GrowthOptions, GrowthReason, NodeLoad};
-pub use self::key::GroupKey;
+pub use self::key::{GroupKey, library_secret};
 pub use self::mailboxes::NamedSendError;
 pub use self::objects::{ExportError, NodeImportError};
 pub use self::registry::{NodeInfo, nodes};
