@@ -5,7 +5,8 @@
 //!
 //! - I1. A pool `/x` has the roster `/x/pool`, below a claim of its creator on `/x`. So a name has one
 //!   creator, and a facade needs the key.
-//! - I2. The claim ends after the last facade has shut down. Its key finds no pool from then on.
+//! - I2. The claim ends after the last facade has shut down. Its key finds no pool from then on. The group
+//!   refuses to end it while a facade is there, also one that came a moment ago.
 
 use crate::failure::Failure;
 use crate::ffi::{POOL_KEY_BYTES, PoolLocation, SquallCode};
@@ -141,7 +142,7 @@ pub(crate) fn leave(handle: Handle) -> Result<(), Failure> {
             error => Failure::request("the node", error),
         }
     })?;
-    // The last reference: the node ends before the call returns.
+    // Without this reference, the node ends with the call of the last other thread that uses it.
     drop(node);
     table::remove_node(handle)
 }
@@ -329,10 +330,11 @@ fn is_gone(node: &Node, roster: &Name) -> bool {
     node.show(LIMIT).is_ok_and(|group| group.services.iter().all(|service| service.name != *roster))
 }
 
-/// Ends the claim of a pool without facades (I2). Returns false if another call did, or the node is out of
-/// the group. After a failure, the next call of the program tries it again.
+/// Ends the claim of a pool without facades (I2). Returns false if another call did, if a facade has come
+/// meanwhile, or if the node is out of the group. After a failure, the next call of the program tries it
+/// again.
 fn end_claim(node: &Node, claim: &NameCapability) -> Result<bool, Failure> {
-    match node.end_reservation(claim) {
+    match node.end_reservation_if_unused(claim) {
         Ok(()) => Ok(true),
         Err(RequestError::TimedOut) => {
             let name = claim.name();
@@ -347,6 +349,31 @@ fn end_claim(node: &Node, claim: &NameCapability) -> Result<bool, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The last facade of a pool has seen that no other one is left. Then a further facade comes.
+    #[test]
+    fn a_claim_does_not_end_under_a_facade_that_came_meanwhile() {
+        let group = new_group_key();
+        let host_name = format!("pool-c-claim-{}", std::process::id());
+        let one = found(&host_name, &group).unwrap();
+        let first = create(one, "/late", Attributes::default()).unwrap();
+        let two = join(None, &group, &host_name).unwrap();
+        let key = key(first).unwrap();
+        let second = init_facade(two, "/late", &key, Attributes::default()).unwrap();
+        let node = table::node(one).unwrap();
+        let claim = table::pool(first).unwrap().claim.clone();
+        assert!(!end_claim(&node.node, &claim).unwrap());
+        // The key goes on, and the name is taken.
+        assert_eq!(shutdown(first).unwrap(), Shutdown::Left);
+        assert_eq!(create(one, "/late", Attributes::default()).unwrap_err().code, SquallCode::Refused);
+        let third = init_facade(one, "/late", &key, Attributes::default()).unwrap();
+        assert_eq!(shutdown(second).unwrap(), Shutdown::Left);
+        assert_eq!(shutdown(third).unwrap(), Shutdown::Last);
+        drop(node);
+        for handle in [two, one] {
+            leave(handle).unwrap();
+        }
+    }
 
     #[test]
     fn a_location_is_read_back_and_others_are_refused() {

@@ -515,8 +515,8 @@ impl Node {
         let reserved = self.ask(|core, now, ticket| core.request(now, ticket, request));
         if reserved == Err(RequestError::TimedOut) {
             // It must not come later: its capability is lost.
-            let capability = capability.clone();
-            self.0.drive(|state, now| state.core.request(now, 0, Request::Unreserve { capability }));
+            let request = Request::Unreserve { capability: capability.clone(), if_unused: false };
+            self.0.drive(|state, now| state.core.request(now, 0, request));
         }
         reserved.map(|()| capability)
     }
@@ -526,8 +526,37 @@ impl Node {
     /// # Errors
     /// [`RequestError`].
     pub fn end_reservation(&self, capability: &NameCapability) -> Result<(), RequestError> {
-        let capability = capability.clone();
-        self.ask(|core, now, ticket| core.request(now, ticket, Request::Unreserve { capability }))
+        let request = Request::Unreserve { capability: capability.clone(), if_unused: false };
+        self.ask(|core, now, ticket| core.request(now, ticket, request))
+    }
+
+    /// Ends a claim like [`end_reservation`](Node::end_reservation), but only while no name or claim exists
+    /// below it. The group checks and ends it in one step, so no name comes in between.
+    ///
+    /// The right of one of several holders ends in any case, while another holder is left.
+    ///
+    /// # Errors
+    /// [`RequestError`]. [`Refusal::InUse`] if names or claims exist below it: the claim stays.
+    /// # Examples
+    #[cfg_attr(all(target_os = "linux", not(miri)), doc = "```")]
+    #[cfg_attr(not(all(target_os = "linux", not(miri))), doc = "```ignore")]
+    /// use squall::fleet::{GroupKey, LocalNetwork, NodeBuilder, Refusal, RequestError};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let network = LocalNetwork::new();
+    /// let (node, root) = NodeBuilder::new(GroupKey::random()).found(network.bind("a")?, &[])?;
+    /// let disks = node.reserve(&"/disks".parse()?, &root)?;
+    /// let first = node.reserve(&"/disks/first".parse()?, &disks)?;
+    /// let in_use = Err(RequestError::Refused(Refusal::InUse));
+    /// assert_eq!(node.end_reservation_if_unused(&disks), in_use);
+    /// node.end_reservation_if_unused(&first)?;
+    /// node.end_reservation_if_unused(&disks)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn end_reservation_if_unused(&self, capability: &NameCapability) -> Result<(), RequestError> {
+        let request = Request::Unreserve { capability: capability.clone(), if_unused: true };
+        self.ask(|core, now, ticket| core.request(now, ticket, request))
     }
 
     fn ask(&self, request: impl FnOnce(&mut Core, u64, u64)) -> Result<(), RequestError> {

@@ -151,8 +151,9 @@ pub(crate) enum Request {
     Unregister { capability: NameCapability },
     /// Claims all longer names: for one holder, or as one of several.
     Reserve { name: Name, several: bool, key: u128, parent: NameCapability },
-    /// Ends the right of a holder. The claim ends with the last one.
-    Unreserve { capability: NameCapability },
+    /// Ends the right of a holder. The claim ends with the last one: if `if_unused`, only while no name or
+    /// claim exists below it.
+    Unreserve { capability: NameCapability, if_unused: bool },
     /// The target of a shard has its state.
     Moved { name: NameAlias, shard: u32, epoch: u64 },
     /// The target of a shard cannot be reached. The owner keeps it, until the next change of the fleet.
@@ -323,16 +324,7 @@ impl Directory {
             Request::Register { .. } => self.register(node, request),
             Request::Unregister { capability } => self.unregister(capability),
             Request::Reserve { name, several, key, parent } => self.reserve(name, *several, *key, parent),
-            Request::Unreserve { capability } => {
-                let reservation = self.reserved.get_mut(&capability.name).ok_or(Refusal::NoSuchName)?;
-                if !reservation.keys.remove(&capability.key) {
-                    return Err(Refusal::Forbidden);
-                }
-                if reservation.keys.is_empty() {
-                    self.reserved.remove(&capability.name);
-                }
-                Ok(())
-            }
+            Request::Unreserve { capability, if_unused } => self.unreserve(capability, *if_unused),
             Request::Moved { name, shard, epoch } => self.change_shard(*name, *shard, |shard, next| {
                 let fits = Guard::EpochOfMove.or(shard.epoch == *epoch) && shard.target == Some(node);
                 // Another epoch, and an owner that has the state (I2, I3).
@@ -514,6 +506,23 @@ impl Directory {
         self.epoch = self.epoch.saturating_add(1);
         entry.balance(&mut self.epoch);
         self.forget_empty();
+        Ok(())
+    }
+
+    fn unreserve(&mut self, capability: &NameCapability, if_unused: bool) -> Result<(), Refusal> {
+        let name = &capability.name;
+        let is_used = self.names.keys().chain(self.reserved.keys()).any(|used| used.is_below(name));
+        let reservation = self.reserved.get_mut(name).ok_or(Refusal::NoSuchName)?;
+        if !reservation.keys.contains(&capability.key) {
+            return Err(Refusal::Forbidden);
+        }
+        if if_unused && is_used && reservation.keys.len() == 1 {
+            return Err(Refusal::InUse);
+        }
+        reservation.keys.remove(&capability.key);
+        if reservation.keys.is_empty() {
+            self.reserved.remove(name);
+        }
         Ok(())
     }
 

@@ -204,7 +204,7 @@ fn fo_10_a_reservation_is_asked_for_again_and_ended_by_its_key_only() {
     assert_eq!(group.reserve(1, "/sys", 10, root()), Ok(()));
     assert_eq!(group.reserve(2, "/sys", 10, root()), Ok(()));
     assert_eq!(group.reserve(2, "/sys", 11, root()), Err(Refusal::NameClash));
-    let end = |key, text| Request::Unreserve { capability: capability(Some(text), key) };
+    let end = |key, text| Request::Unreserve { capability: capability(Some(text), key), if_unused: false };
     assert_eq!(group.ask(2, end(11, "/sys")), Err(Refusal::Forbidden));
     assert_eq!(group.ask(2, end(10, "/other")), Err(Refusal::NoSuchName));
     assert_eq!(group.register(1, "/sys/fs", 0, 12, root()), Err(Refusal::Forbidden));
@@ -221,7 +221,7 @@ fn fo_10_a_reservation_is_asked_for_again_and_ended_by_its_key_only() {
 fn fo_10_several_holders_have_keys_of_their_own_that_end_one_by_one() {
     let mut group = Group::new(2);
     let reserve = |text, several, key, parent| Request::Reserve { name: name(text), several, key, parent };
-    let end = |key| Request::Unreserve { capability: capability(Some("/sys"), key) };
+    let end = |key| Request::Unreserve { capability: capability(Some("/sys"), key), if_unused: false };
     let sys = |key| capability(Some("/sys"), key);
     assert_eq!(group.ask(1, reserve("/sys", true, 10, root())), Ok(()));
     assert_eq!(group.ask(2, reserve("/sys", true, 11, root())), Ok(()));
@@ -246,6 +246,33 @@ fn fo_10_several_holders_have_keys_of_their_own_that_end_one_by_one() {
     assert_eq!(group.ask(1, end(11)), Ok(()));
     assert_eq!(group.ask(1, end(11)), Err(Refusal::NoSuchName));
     assert_eq!(group.register(2, "/sys/c", 0, 32, root()), Ok(()));
+}
+
+#[test]
+fn fo_10_a_claim_in_use_ends_only_if_its_holder_says_so() {
+    let mut group = Group::new(2);
+    let reserve = |key| Request::Reserve { name: name("/sys"), several: true, key, parent: root() };
+    let end = |key, if_unused| Request::Unreserve { capability: capability(Some("/sys"), key), if_unused };
+    assert_eq!(group.ask(1, reserve(10)), Ok(()));
+    assert_eq!(group.ask(2, reserve(11)), Ok(()));
+    assert_eq!(group.register(1, "/sys/a", 0, 30, capability(Some("/sys"), 10)), Ok(()));
+    // Another holder keeps the claim.
+    assert_eq!(group.ask(1, end(10, true)), Ok(()));
+    assert_eq!(group.ask(2, end(12, true)), Err(Refusal::Forbidden));
+    assert_eq!(group.ask(2, end(11, true)), Err(Refusal::InUse));
+    // So its key goes on, and keeps others out.
+    assert_eq!(group.reserve(2, "/sys/b", 31, capability(Some("/sys"), 11)), Ok(()));
+    assert_eq!(group.register(2, "/sys/c", 0, 32, root()), Err(Refusal::Forbidden));
+    let unregister = Request::Unregister { capability: capability(Some("/sys/a"), 30) };
+    assert_eq!(group.ask(1, unregister), Ok(()));
+    assert_eq!(group.ask(2, end(11, true)), Err(Refusal::InUse), "a claim below it");
+    let below = Request::Unreserve { capability: capability(Some("/sys/b"), 31), if_unused: true };
+    assert_eq!(group.ask(2, below), Ok(()));
+    // A name that only begins alike is not below it, nor is its own.
+    assert_eq!(group.register(1, "/system/a", 0, 33, root()), Ok(()));
+    assert_eq!(group.register(1, "/sys", 0, 34, root()), Ok(()));
+    assert_eq!(group.ask(2, end(11, true)), Ok(()));
+    assert_eq!(group.register(2, "/sys/c", 0, 35, root()), Ok(()));
 }
 
 #[test]

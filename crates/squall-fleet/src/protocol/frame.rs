@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// The version of the format. Nodes drop frames of other versions.
-const VERSION: u8 = 6;
+const VERSION: u8 = 7;
 
 /// The place of a change in the sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

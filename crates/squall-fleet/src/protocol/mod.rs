@@ -131,6 +131,8 @@ pub enum Refusal {
     DirectoryFull,
     /// The members of the roster have changed meanwhile.
     RosterChanged,
+    /// Names or claims exist below the claim.
+    InUse,
 }
 
 impl fmt::Display for Refusal {
@@ -144,6 +146,7 @@ impl fmt::Display for Refusal {
             Refusal::NoSuchName => "there is no such name",
             Refusal::TooManyShards => "a fleet has at most 4,096 shards, and is for several services",
             Refusal::RosterChanged => "the members have changed meanwhile; the member stays",
+            Refusal::InUse => "names below the claim exist, so it stays; end them first",
             Refusal::DirectoryFull => "the group has too many names for one frame; use shards or fewer names",
         })
     }
