@@ -9,8 +9,9 @@
 //! - I2. Each reading thread ends when its connection does, and the keeper joins it. So at the keeper's end
 //!   all threads have ended, and the receiver is not called any more.
 //! - I3. Accepted connections without a whole greeting are at most `half_open`. Each connection has at most
-//!   `dead_after` for its greeting, also a dialled one. If there is no room for a further one, the host with
-//!   the most of them loses its oldest one. A new one of a host with as many is refused.
+//!   `dead_after` for its greeting, also a dialled one. If there is no room for a further one, the site with
+//!   the most of them loses the oldest one of its host with the most. If the site of the new one has as many,
+//!   that site alone makes room. A new one of a host with as many as each other host there is refused.
 //! - I4. All connections are at most `connections`.
 //!
 //! Cost: an idle keeper sleeps. It wakes for orders, new connections and the ends of pauses.
@@ -470,10 +471,9 @@ impl Keeper {
                     if !has_room {
                         // One of the two is refused: the new one, or one that makes room for it.
                         add(&self.shared.counts.refused, 1);
-                        match displaced(
-                            self.half_open.iter().map(|half| host(half.from.ip())),
-                            host(from.ip()),
-                        ) {
+                        let hosts: Vec<Host> =
+                            self.half_open.iter().map(|half| Host::of(half.from.ip())).collect();
+                        match displaced(&hosts, Host::of(from.ip())) {
                             Some(at) => drop(self.half_open.remove(at)),
                             None => continue,
                         }
@@ -619,28 +619,50 @@ fn same_host(one: IpAddr, other: IpAddr) -> bool {
     one.to_canonical() == other.to_canonical()
 }
 
-/// The host of an address, for the limit of connections without a greeting. One host may have all addresses
-/// of a network of version 6, which has 64 bits.
-fn host(address: IpAddr) -> u64 {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.to_bits().into(),
-        // The networks below 2^32 are reserved, and have the loopback alone.
-        IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
+/// A host, for the limit of connections without a greeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Host {
+    /// Its address of version 4, or its network of version 6 with 48 bits.
+    site: u64,
+    /// Its address of version 4, or its network of version 6 with 64 bits. One host may have all addresses of
+    /// such a network.
+    number: u64,
+}
+
+impl Host {
+    fn of(address: IpAddr) -> Host {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Host { site: address.to_bits().into(), number: address.to_bits().into() },
+            // The networks below 2^32 are reserved, and have the loopback alone.
+            IpAddr::V6(address) => {
+                let number = (address.to_bits() >> 64) as u64;
+                Host { site: number & !0xffff, number }
+            }
+        }
     }
 }
 
-/// Chooses the connection that makes room for one of the host `new`: the oldest one of the host with the most
-/// (I3). The connections are in the order of their age. Returns `None` if no host has more than the new one
-/// would have.
-fn displaced(hosts: impl Iterator<Item = u64> + Clone, new: u64) -> Option<usize> {
-    let mut counts = HashMap::new();
-    hosts.clone().for_each(|host| *counts.entry(host).or_insert(0_usize) += 1);
-    let most = counts.values().copied().max()?;
-    let of_new = counts.get(&new).copied().unwrap_or(0);
-    if most <= of_new + 1 {
+/// Chooses the connection that makes room for one of the host `new` (I3). `hosts` are those of the
+/// connections, in the order of their age. Returns `None` if the new one is refused.
+fn displaced(hosts: &[Host], new: Host) -> Option<usize> {
+    let of_new_site = hosts.iter().filter(|host| host.site == new.site).count();
+    let (fullest, most) = most_frequent(hosts.iter().map(|host| host.site))?;
+    let site = if most > of_new_site + 1 { fullest } else { new.site };
+    let of_new = hosts.iter().filter(|host| **host == new).count();
+    let (number, most) =
+        most_frequent(hosts.iter().filter(|host| host.site == site).map(|host| host.number))?;
+    if site == new.site && most <= of_new + 1 {
         return None;
     }
-    hosts.enumerate().find(|(_, host)| counts.get(host) == Some(&most)).map(|(at, _)| at)
+    hosts.iter().position(|host| *host == Host { site, number })
+}
+
+/// Returns the most frequent number and its count: of equal ones, the one that came first.
+fn most_frequent(numbers: impl Iterator<Item = u64> + Clone) -> Option<(u64, usize)> {
+    let mut counts = HashMap::new();
+    numbers.clone().for_each(|number| *counts.entry(number).or_insert(0_usize) += 1);
+    let most = counts.values().copied().max()?;
+    numbers.into_iter().find(|number| counts.get(number) == Some(&most)).map(|number| (number, most))
 }
 
 /// Whether the process or the system has no descriptor or memory for a connection.
@@ -677,7 +699,9 @@ mod tests {
 
     #[test]
     fn the_host_with_the_most_half_open_connections_makes_room() {
-        let displaced = |hosts: &[u64], new| displaced(hosts.iter().copied(), new);
+        let host = |number: u64| Host { site: number, number };
+        let displaced =
+            |hosts: &[u64], new| displaced(&hosts.iter().copied().map(host).collect::<Vec<_>>(), host(new));
         assert_eq!(displaced(&[7, 1, 1, 1], 2), Some(1));
         assert_eq!(displaced(&[2, 1, 1, 1], 2), Some(1));
         // Of hosts with equal shares, none loses one to another.
@@ -688,7 +712,7 @@ mod tests {
         let mut hosts = vec![1; 32];
         // The new host comes up to its share.
         let mut came = 0;
-        while let Some(at) = super::displaced(hosts.iter().copied(), 2) {
+        while let Some(at) = displaced(&hosts, 2) {
             hosts.remove(at);
             hosts.push(2);
             came += 1;
@@ -697,11 +721,36 @@ mod tests {
     }
 
     #[test]
+    fn a_site_with_many_networks_has_the_share_of_one() {
+        let of = |text: &str| Host::of(text.parse().unwrap());
+        // Each of the networks of one site has one connection.
+        let mut hosts: Vec<Host> = (0..32).map(|net| of(&format!("2001:db8:1:{net:x}::1"))).collect();
+        let (attacker, other) = (of("2001:db8:1:ffff::1"), of("2001:db8:2:1::1"));
+        let mut came = 0;
+        while let Some(at) = displaced(&hosts, other) {
+            assert_eq!(hosts.remove(at).site, attacker.site);
+            hosts.push(other);
+            came += 1;
+            // It takes none back, with a fresh network either.
+            assert_eq!(displaced(&hosts, attacker), None);
+        }
+        assert_eq!(came, 16);
+        assert!(displaced(&hosts, of("10.0.0.1")).is_some());
+        // Within a site, the host with the most makes room.
+        let hosts = ["2001:db8:2:1::1", "2001:db8:1:2::1", "2001:db8:1:3::1", "2001:db8:1:3::2"].map(of);
+        assert_eq!(displaced(&hosts, of("2001:db8:3::1")), Some(2));
+        assert_eq!(displaced(&hosts, attacker), Some(2));
+        assert_eq!(displaced(&hosts[..3], attacker), None);
+    }
+
+    #[test]
     fn a_host_is_an_address_of_version_4_or_a_network_of_version_6() {
-        let of = |text: &str| host(text.parse().unwrap());
+        let of = |text: &str| Host::of(text.parse().unwrap());
         assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
-        assert_ne!(of("10.0.0.2"), of("10.0.0.1"));
+        assert_ne!(of("10.0.0.2").site, of("10.0.0.1").site);
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:0:0:1"));
         assert_ne!(of("2001:db8:0:1::1"), of("2001:db8::1"));
+        assert_eq!(of("2001:db8:0:1::1").site, of("2001:db8::1").site);
+        assert_ne!(of("2001:db8:1::1").site, of("2001:db8::1").site);
     }
 }

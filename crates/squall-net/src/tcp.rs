@@ -65,8 +65,10 @@ impl TcpBuilder {
 
     /// Sets the most accepted connections that have not yet said hello; 32 by default.
     ///
-    /// If there is no room for a further one, the host with the most of them loses its oldest one. So no host
-    /// locks others out. A host is an address of version 4, or a network of version 6 with 64 bits.
+    /// If there is no room for a further one, the site with the most of them loses one, and within it the
+    /// host with the most. So no site locks others out, but as many sites as `most` can. A host is an address
+    /// of version 4, or a network of version 6 with 64 bits. A site is an address of version 4, or a network
+    /// of version 6 with 48 bits.
     pub fn half_open(mut self, most: usize) -> TcpBuilder {
         self.settings.half_open = most.max(1);
         self
