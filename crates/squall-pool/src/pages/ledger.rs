@@ -153,7 +153,7 @@ enum Advance {
     To(u32),
     /// The place has another client, or none.
     NoClient,
-    /// This word of the epoch has no next one.
+    /// The word of the epoch, if it has no next one.
     Refused(u32),
 }
 
