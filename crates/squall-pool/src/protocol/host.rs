@@ -15,7 +15,6 @@
 //! - I5. The clock of a copy goes on from its last input.
 //! - I6. With copies, a shard leaves only in the view in which it asked to, and never before those that its
 //!   member has inherited.
-//!
 //! - I7. A shard whose copy is behind takes only inputs that change its books: no ticks, no idle events, and
 //!   no repeated frames.
 //!
