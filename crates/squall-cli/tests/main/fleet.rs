@@ -117,7 +117,7 @@ fn the_demo_of_pages_accounts_for_every_page() {
         "bimodal load: all pages taken",
         "two-phase load: all pages taken",
         "a client is killed with 128 pages",
-        "a server has freed them               768 free  clients 0 0\n",
+        "a server has freed them               768 free  clients 0 0 0",
         "all pages freed                     768 free  clients 0 0 0",
         "A last client got each of the 768 pages once.",
     ] {
