@@ -8,7 +8,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolErrorKind {
-    /// The name has no pool, or another one.
+    /// The node did not become a member of the pool: the name has other attributes, the right does not allow
+    /// it, or no leader answers.
     NotJoined(RequestError),
     /// The element has more than [`ELEMENT_BYTES_MAX`] bytes. It was not added.
     LargeElement {
@@ -61,9 +62,10 @@ impl fmt::Display for PoolError {
             PoolErrorKind::TimedOut { begun: false } => f.write_str(
                 "the time is over before the operation began; look whether most voters of the group live",
             ),
-            PoolErrorKind::TimedOut { begun: true } => {
-                f.write_str("the time is over, and the operation may still take effect; give it more time")
-            }
+            PoolErrorKind::TimedOut { begun: true } => f.write_str(
+                "the time is over; an add or a shutdown may still take effect, and a get has taken nothing. \
+                     Look whether most voters of the group live",
+            ),
             PoolErrorKind::Unknown => f.write_str(
                 "the node was taken for dead meanwhile, and the element may be in the pool or not",
             ),

@@ -535,9 +535,10 @@ impl DistributedPool {
     }
 
     /// Returns whether another member has a complete copy of this one, and would act for it: then the death
-    /// of this member loses no element. False without the attribute [`replicated`](Attributes::replicated).
+    /// of this member loses no element. False without the attribute [`replicated`](Attributes::replicated), and
+    /// while the member does not serve.
     pub fn has_heir(&self) -> bool {
-        self.0.locked().state.host().is_some_and(|host| host.has_heir())
+        self.is_serving() && self.0.locked().state.host().is_some_and(|host| host.has_heir())
     }
 
     /// Leaves the pool: gives all elements to other members, and then the member's place up. Elements that

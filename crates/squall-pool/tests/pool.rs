@@ -374,7 +374,7 @@ fn misuse_has_its_error() -> Result {
     assert_eq!(pool.get_at_most(100, LIMIT)?, Some(vec![1; 100]));
     // Other attributes, and a name that is no pool.
     let other = group.pool(0, Strategy::Distributed).unwrap_err();
-    assert!(other.to_string().contains("pool /pool: the name is taken, or has other flags"), "{other}");
+    assert!(other.to_string().contains("pool /pool: the name is taken, or has other options"), "{other}");
     let service = |_: squall_fleet::ServiceCall<'_>| None;
     group.nodes[0].serve(&"/s".parse()?, &group.root, squall_fleet::NameOptions::new(), service)?;
     let other = DistributedPool::join(&group.nodes[0], &"/s".parse()?, &group.root, Attributes::default())

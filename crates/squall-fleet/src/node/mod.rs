@@ -264,7 +264,8 @@ impl fmt::Display for RequestError {
                 "the system has no thread left for the size of the fleet; end others, or raise the limit",
             ),
             RequestError::TimedOut => f.write_str(
-                "no leader answered within 30 s; the change may come later. Look whether most voters live",
+                "no leader answered in time; the change may come later. Look at the key and the seeds, and whether \
+                 most voters live",
             ),
         }
     }

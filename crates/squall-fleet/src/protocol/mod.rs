@@ -142,7 +142,9 @@ impl fmt::Display for Refusal {
                 "the capability does not allow it; ask its owner for one below the reservation"
             }
             Refusal::NotBelow => "the name is not below that of the capability; use a longer name",
-            Refusal::NameClash => "the name is taken, or has other flags; choose another one",
+            Refusal::NameClash => {
+                "the name is taken, or has other options; give those of its services, or choose another name"
+            }
             Refusal::NoSuchName => "there is no such name",
             Refusal::TooManyShards => "a fleet has at most 4,096 shards, and is for several services",
             Refusal::RosterChanged => "the members have changed meanwhile; the member stays",

@@ -35,11 +35,11 @@ pub struct Attributes {
     /// The most bytes of the elements of one transfer, unless one element is larger. At most
     /// [`ELEMENT_BYTES_MAX`](super::ELEMENT_BYTES_MAX). Default: 256 KiB.
     pub transfer_bytes: usize,
-    /// Whether each member has a copy at another one, so that its death loses no element: see
-    /// [`Host`](super::Host). Default: no.
+    /// Whether each member has a copy at another node, so that its death loses no element: see
+    /// [`Host`](super::Host). Each operation then waits for that node. Default: no.
     pub replicated: bool,
     /// The time after which an unanswered frame is sent again. It doubles up to 16 times for a silent peer.
-    /// Default: 100 ms.
+    /// In microseconds. Default: 100,000.
     pub resend: Time,
 }
 
