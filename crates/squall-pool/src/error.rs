@@ -64,7 +64,7 @@ impl fmt::Display for PoolError {
             ),
             PoolErrorKind::TimedOut { begun: true } => f.write_str(
                 "the time is over; an add or a shutdown may still take effect, and a get has taken nothing. \
-                     Look whether most voters of the group live",
+                     Give it more time, or look whether most voters of the group live",
             ),
             PoolErrorKind::Unknown => f.write_str(
                 "the node was taken for dead meanwhile, and the element may be in the pool or not",
