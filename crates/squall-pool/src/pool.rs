@@ -535,8 +535,8 @@ impl DistributedPool {
     }
 
     /// Returns whether another member has a complete copy of this one, and would act for it: then the death
-    /// of this member loses no element. False without the attribute [`replicated`](Attributes::replicated), and
-    /// while the member does not serve.
+    /// of this member loses no element. False without the attribute [`replicated`](Attributes::replicated),
+    /// and while the member does not serve.
     pub fn has_heir(&self) -> bool {
         self.is_serving() && self.0.locked().state.host().is_some_and(|host| host.has_heir())
     }
