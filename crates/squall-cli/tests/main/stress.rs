@@ -604,6 +604,12 @@ mod calls_of_other_users {
     }
 }
 
+/// Whether this process can make the network namespaces of a stress.
+#[cfg(feature = "hosts")]
+fn makes_namespaces(stress: &StressTest) -> bool {
+    !stress.run_for_a_moment().contains("skipped")
+}
+
 /// Groups between network namespaces, which only root can make.
 #[cfg(feature = "hosts")]
 mod hosts {
@@ -627,21 +633,16 @@ mod hosts {
         never: &[],
     };
 
-    /// Whether this process can make network namespaces.
-    fn is_root() -> bool {
-        !STRESS.run_for_a_moment().contains("skipped")
-    }
-
     #[test]
     fn it_passes() {
-        if is_root() {
+        if makes_namespaces(&STRESS) {
             STRESS.passes(&[], &[]);
         }
     }
 
     #[test]
     fn planned_breaks_are_caught() {
-        if !is_root() {
+        if !makes_namespaces(&STRESS) {
             return;
         }
         for (how, clue) in [
@@ -684,21 +685,16 @@ mod pool_hosts {
         never: &[],
     };
 
-    /// Whether this process can make network namespaces.
-    fn is_root() -> bool {
-        !STRESS.run_for_a_moment().contains("skipped")
-    }
-
     #[test]
     fn it_passes() {
-        if is_root() {
+        if makes_namespaces(&STRESS) {
             STRESS.passes(&[], &[]);
         }
     }
 
     #[test]
     fn planned_breaks_are_caught() {
-        if !is_root() {
+        if !makes_namespaces(&STRESS) {
             return;
         }
         for (how, clue) in [

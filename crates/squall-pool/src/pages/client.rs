@@ -183,18 +183,7 @@ impl PageClient {
                 None => {}
             }
         };
-        let state = State {
-            caller,
-            held: BTreeSet::new(),
-            freeing: BTreeMap::new(),
-            found: BTreeSet::new(),
-            frees: 0,
-            calls: 0,
-            unsettled: false,
-            settles: false,
-            is_over: false,
-        };
-        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let (state, changed) = (Mutex::new(State::new(caller, BTreeSet::new())), Condvar::new());
         Ok(PageClient { node, fleet: name.clone(), key, pages, state, changed })
     }
 
@@ -482,6 +471,20 @@ impl PageClient {
 }
 
 impl State {
+    fn new(caller: Caller, held: BTreeSet<u32>) -> State {
+        State {
+            caller,
+            held,
+            freeing: BTreeMap::new(),
+            found: BTreeSet::new(),
+            frees: 0,
+            calls: 0,
+            unsettled: false,
+            settles: false,
+            is_over: false,
+        }
+    }
+
     /// Notes the result of an allocation (C4).
     fn allocated(&mut self, page: u32) {
         self.freeing.remove(&page);
@@ -550,17 +553,7 @@ mod tests {
     const CALLER: Caller = Caller { ledger: 1, place: 1, epoch: 1 };
 
     fn state(held: &[u32]) -> State {
-        State {
-            caller: CALLER,
-            held: held.iter().copied().collect(),
-            freeing: BTreeMap::new(),
-            found: BTreeSet::new(),
-            frees: 0,
-            calls: 0,
-            unsettled: false,
-            settles: false,
-            is_over: false,
-        }
+        State::new(CALLER, held.iter().copied().collect())
     }
 
     /// Begins to free pages that the program has.
