@@ -49,7 +49,8 @@ pub(crate) fn ci_tests_exist(tree: &Tree, problems: &mut Problems) {
     }
 }
 
-/// `ci-features-exist`: each `--features LIST` of `.ci/run` names features of a package of the same line.
+/// `ci-features-exist`: each `--features LIST` of `.ci/run` names features of a package of the same line. An
+/// entry `PACKAGE/FEATURE` names its package itself.
 pub(crate) fn ci_features_exist(tree: &Tree, problems: &mut Problems) {
     let Some(text) = tree.text(CI) else { return };
     let packages = packages(tree, problems);
@@ -61,7 +62,13 @@ pub(crate) fn ci_features_exist(tree: &Tree, problems: &mut Problems) {
             packages.iter().filter(|package| named("-p").any(|p| p == package.name)).collect();
         let lists = named("--features").filter(|list| !list.contains('$'));
         for feature in lists.flat_map(|list| list.split(',')) {
-            if !homes.iter().any(|home| home.has_feature(feature)) {
+            let exists = match feature.split_once('/') {
+                Some((name, feature)) => {
+                    packages.iter().any(|package| package.name == name && package.has_feature(feature))
+                }
+                None => homes.iter().any(|home| home.has_feature(feature)),
+            };
+            if !exists {
                 problems.line(
                     CI,
                     line,

@@ -505,16 +505,25 @@ const EXAMPLES: &[Example] = &[
             ),
             (
                 ".ci/run",
-                "run cargo test -p a --features call,serde\nrun cargo check -p a --features \"$one\"\n",
+                "run cargo test -p a --features call,serde\nrun cargo check -p a --features \"$one\"\nall=(--workspace --features a/call)\n",
             ),
         ],
-        bad: &[(
-            "--features pool: none of the packages has this feature",
-            &[
-                ("a/Cargo.toml", "[package]\nname = \"a\"\n\n[features]\ncall = []\n"),
-                (".ci/run", "run cargo check -p a --features call,pool\n"),
-            ],
-        )],
+        bad: &[
+            (
+                "--features pool: none of the packages has this feature",
+                &[
+                    ("a/Cargo.toml", "[package]\nname = \"a\"\n\n[features]\ncall = []\n"),
+                    (".ci/run", "run cargo check -p a --features call,pool\n"),
+                ],
+            ),
+            (
+                "--features b/call: none of the packages has this feature",
+                &[
+                    ("a/Cargo.toml", "[package]\nname = \"a\"\n\n[features]\ncall = []\n"),
+                    (".ci/run", "run cargo check --workspace --features b/call\n"),
+                ],
+            ),
+        ],
     },
     Example {
         rule: "no-machine-paths",

@@ -36,13 +36,17 @@ macro_rules! stress {
                 }
             )+
 
-            $(
-                #[test]
-                $(#[$attribute])*
-                fn $caught() {
-                    STRESS.fails($how, $seconds, &[$($clue),+]);
-                }
-            )+
+            mod breaks {
+                use super::STRESS;
+
+                $(
+                    #[test]
+                    $(#[$attribute])*
+                    fn $caught() {
+                        STRESS.fails($how, $seconds, &[$($clue),+]);
+                    }
+                )+
+            }
 
             #[test]
             fn an_unknown_break_is_refused() {

@@ -67,6 +67,8 @@ pub(super) const STRESS: Stress = Stress {
 
 /// Looks for traces of the run at its end, and the time between them.
 const LOOKS: u32 = 2_000;
+/// The same where the run has planned a leak, whose traces never go away.
+const LOOKS_AT_A_LEAK: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// The exports of this process.
@@ -96,7 +98,7 @@ fn run(run: &Run) -> Result<Report, Violation> {
     let object: Owned<dyn Account> = squall::shared(Keeper(ledger));
     // Makes everything that a first connection makes once.
     first_connection(&world, object.handle())?;
-    let before = settle(|now| now.mappings == 0 && now.threads == 0);
+    let before = settle(LOOKS, |now| now.mappings == 0 && now.threads == 0);
     let exports = Exports {
         own: export(object.handle(), &world.name).map_err(cannot("export"))?,
         users: Users::new(object.handle(), &world.name).map_err(cannot("export"))?,
@@ -120,7 +122,7 @@ fn run(run: &Run) -> Result<Report, Violation> {
     if let Some(what) = lock(&world.violation).take() {
         return Err(Violation(what));
     }
-    await_clean(before).map_err(Violation)?;
+    await_clean(before, broken).map_err(Violation)?;
     drop(object);
     Ok(report(&world.counts, is_root))
 }
@@ -206,11 +208,11 @@ fn reap() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
-/// Looks until the footprint is `small`, and returns the last one. Dropped objects end meanwhile, also
+/// Looks until the footprint is `small`, at most so many times, and returns the last one. Dropped objects end meanwhile, also
 /// where no thread reclaims.
-fn settle(small: impl Fn(&Footprint) -> bool) -> Footprint {
+fn settle(looks: u32, small: impl Fn(&Footprint) -> bool) -> Footprint {
     let mut now = footprint();
-    for _ in 0..LOOKS {
+    for _ in 0..looks {
         if small(&now) {
             break;
         }
@@ -222,7 +224,7 @@ fn settle(small: impl Fn(&Footprint) -> bool) -> Footprint {
 }
 
 /// Waits until the process has no trace of the run.
-fn await_clean(before: Footprint) -> Result<(), String> {
+fn await_clean(before: Footprint, broken: Option<Break>) -> Result<(), String> {
     let clean = |now: &Footprint| {
         reap();
         now.descriptors <= before.descriptors
@@ -230,7 +232,11 @@ fn await_clean(before: Footprint) -> Result<(), String> {
             && now.threads <= before.threads
             && now.children <= before.children
     };
-    let now = settle(clean);
+    let leaks = matches!(
+        broken,
+        Some(Break::LeakDescriptor | Break::LeakImport | Break::LeakThread | Break::LeakProcess)
+    );
+    let now = settle(if leaks { LOOKS_AT_A_LEAK } else { LOOKS }, clean);
     if clean(&now) {
         return Ok(());
     }

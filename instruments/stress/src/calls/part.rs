@@ -5,7 +5,7 @@ use std::time::Duration;
 use squall::call::ImportOptions;
 
 /// Longest time of a call with an honest peer. It takes microseconds on an idle machine.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// Longest time of a call with a hostile peer, or of one.
 pub(super) const HOSTILE_PATIENCE: Duration = Duration::from_millis(50);
 /// The role of a child.

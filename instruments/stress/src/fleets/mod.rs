@@ -76,7 +76,9 @@ const STOP_MS_MAX: u64 = 2_000;
 /// The longest rest of a client between two calls.
 const REST: Duration = Duration::from_millis(1);
 /// Looks for traces of the run at its end, and the time between them.
-pub(crate) const LOOKS: u32 = 2_000;
+const LOOKS: u32 = 2_000;
+/// The same where the run has planned a leak, whose traces never go away.
+const LOOKS_AT_A_LEAK: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 #[derive(Default)]
@@ -123,7 +125,8 @@ fn run(run: &Run) -> Result<Report, Violation> {
         balance = balance.plus(&sums);
         counts = counts.plus(&done);
     }
-    await_clean(&prefix, before).map_err(Violation)?;
+    let leaks = matches!(broken, Some(Break::LeakProcess | Break::LeakDescriptor | Break::LeakTransport));
+    await_clean(&prefix, before, leaks).map_err(Violation)?;
     let books::Balance { done, not_run, unsure_ran, unsure_not_run, counted, lost_shards } = balance;
     Ok(Report(vec![
         ("groups", groups),
@@ -294,13 +297,8 @@ pub(crate) fn settle(prefix: &str, is_clean: impl Fn(&Footprint) -> bool, looks:
     now
 }
 
-/// Waits until no trace of the run is left.
-pub(crate) fn await_clean(prefix: &str, before: Footprint) -> Result<(), String> {
-    await_clean_for(prefix, before, LOOKS)
-}
-
-/// Like [`await_clean`], but looks at most so many times. A run that has planned a leak needs few.
-pub(crate) fn await_clean_for(prefix: &str, before: Footprint, looks: u32) -> Result<(), String> {
+/// Waits until no trace of the run is left. With `leaks`, the run has planned a leak.
+pub(crate) fn await_clean(prefix: &str, before: Footprint, leaks: bool) -> Result<(), String> {
     let is_clean = |now: &Footprint| {
         now.descriptors <= before.descriptors
             && now.mappings <= before.mappings
@@ -308,7 +306,7 @@ pub(crate) fn await_clean_for(prefix: &str, before: Footprint, looks: u32) -> Re
             && now.children <= before.children
             && now.sockets == 0
     };
-    let now = settle(prefix, is_clean, looks);
+    let now = settle(prefix, is_clean, if leaks { LOOKS_AT_A_LEAK } else { LOOKS });
     if is_clean(&now) {
         return Ok(());
     }
@@ -322,7 +320,7 @@ pub(crate) fn await_clean_for(prefix: &str, before: Footprint, looks: u32) -> Re
 /// Something remains.
 pub fn check_gone(prefix: &str) -> Result<(), String> {
     let none = Footprint { descriptors: usize::MAX, mappings: 0, threads: 0, children: 0, sockets: 0 };
-    await_clean(prefix, none)
+    await_clean(prefix, none, false)
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ use std::thread;
 
 #[cfg(feature = "net")]
 use crate::fleets::hosts::network::{HOSTS_MAX, Network, remains};
-use crate::fleets::{Footprint, Ground, LOOKS, await_clean_for, settle};
+use crate::fleets::{Footprint, Ground, await_clean, settle};
 use crate::run::{Report, Rng, Run, Stress, Violation, exclusive, threads_beyond_processors};
 use crate::skeleton::breaks::{Breaks, asked};
 use books::Sums;
@@ -135,7 +135,7 @@ fn run(run: &Run) -> Result<Report, Violation> {
 /// Waits until no trace of the run is left. A planned leak stays, so it is not waited for.
 fn check_clean(prefix: &str, before: Footprint, broken: Option<Break>) -> Result<(), Violation> {
     let leaks = matches!(broken, Some(Break::LeakProcess | Break::LeakDescriptor));
-    await_clean_for(prefix, before, if leaks { 20 } else { LOOKS }).map_err(Violation)
+    await_clean(prefix, before, leaks).map_err(Violation)
 }
 
 fn report(groups: u64, counts: &Counts, sums: &Sums) -> Report {

@@ -38,9 +38,9 @@ impl Counts {
 const SECONDS_MAX: u64 = 3600;
 
 /// Returns the durations of the runs of a test, in seconds. On a loaded machine, a run may end before it has
-/// done its work. So the next run is ten times longer.
+/// done its work. So the next run is three times longer.
 fn durations(first: u64) -> impl Iterator<Item = u64> {
-    std::iter::successors(Some(first), |seconds| Some(seconds * 10))
+    std::iter::successors(Some(first), |seconds| Some(seconds * 3))
         .take_while(|seconds| *seconds <= SECONDS_MAX)
 }
 

@@ -103,7 +103,8 @@ fn run(run: &Run) -> Result<Report, Violation> {
     let mut sums = Balance::default();
     loop {
         let (balance, _leaked) = round(run, &mut rng, &mut counts, broken).map_err(Violation)?;
-        await_clean(&prefix, before).map_err(Violation)?;
+        let leaks = broken == Some(Break::LeakProcess);
+        await_clean(&prefix, before, leaks).map_err(Violation)?;
         let remains = remains();
         if !remains.is_empty() {
             return Err(Violation(format!("{} remain after the run", remains.join(", "))));
