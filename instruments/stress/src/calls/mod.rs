@@ -67,7 +67,7 @@ pub(super) const STRESS: Stress = Stress {
 
 /// Looks for traces of the run at its end, and the time between them.
 const LOOKS: u32 = 2_000;
-/// The same where the run has planned a leak, whose traces never go away.
+/// Looks after a planned leak: its traces never go away.
 const LOOKS_AT_A_LEAK: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
@@ -208,8 +208,8 @@ fn reap() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
-/// Looks until the footprint is `small`, at most so many times, and returns the last one. Dropped objects end meanwhile, also
-/// where no thread reclaims.
+/// Looks until the footprint is `small`, at most so many times, and returns the last one. Dropped objects end
+/// meanwhile, also where no thread reclaims.
 fn settle(looks: u32, small: impl Fn(&Footprint) -> bool) -> Footprint {
     let mut now = footprint();
     for _ in 0..looks {

@@ -77,7 +77,7 @@ const STOP_MS_MAX: u64 = 2_000;
 const REST: Duration = Duration::from_millis(1);
 /// Looks for traces of the run at its end, and the time between them.
 const LOOKS: u32 = 2_000;
-/// The same where the run has planned a leak, whose traces never go away.
+/// Looks after a planned leak: its traces never go away.
 const LOOKS_AT_A_LEAK: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
