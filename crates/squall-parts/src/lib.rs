@@ -14,6 +14,7 @@ mod drops;
 #[cfg(feature = "gates")]
 pub mod gate;
 pub mod ids;
+pub mod queue;
 mod reentry;
 pub mod replica;
 pub mod ship;

@@ -77,6 +77,7 @@ pub use loom::lazy_static;
 
 pub mod cell;
 pub mod handed;
+pub mod one_writer;
 pub mod recheck;
 pub mod safeguard;
 pub mod weaken;

@@ -1,0 +1,1 @@
+//! Models of the queue, and their twins with one weakened site.

@@ -1,0 +1,187 @@
+//! A place: two fragments, and the data of its clients.
+
+use super::fragment::Fragment;
+use super::sites;
+use squall_sys::padded::CachePadded;
+use squall_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// One place's part of a queue.
+pub(super) struct Place<T> {
+    pub(super) index: usize,
+    /// Number in the order in which the places joined.
+    pub(super) number: usize,
+    pub(super) fragments: [Fragment<T>; 2],
+    pub(super) own: CachePadded<Own>,
+}
+
+/// The data of a place's clients. Threads that use it at once may lose a step; any value is right.
+pub(super) struct Own {
+    /// Number of elements that were finished here so far.
+    finished: AtomicU64,
+    random: AtomicU64,
+    /// Fragments that puts and gets of the relaxed form keep, and calls for which they still do.
+    pub(super) put_at: Sticky,
+    pub(super) get_at: Sticky,
+    /// Gets and puts since the latest balancing.
+    pub(super) calls: AtomicUsize,
+    /// Turn among the neighbours.
+    pub(super) turn: AtomicUsize,
+    pub(super) counts: OwnCounts,
+}
+
+/// A choice that is kept for some calls.
+pub(super) struct Sticky {
+    choice: AtomicU64,
+    left: AtomicUsize,
+}
+
+impl Sticky {
+    fn new() -> Sticky {
+        Sticky { choice: AtomicU64::new(0), left: AtomicUsize::new(0) }
+    }
+
+    /// Returns the choice for this call. `choose` makes a new one if the earlier one is used up.
+    #[inline]
+    pub(super) fn choice(&self, keep: usize, choose: impl FnOnce() -> u64) -> u64 {
+        // Relaxed, not atomic together, here and below: any choice is right.
+        let left = self.left.load(Ordering::Relaxed);
+        if left > 0 {
+            self.left.store(left - 1, Ordering::Relaxed);
+            return self.choice.load(Ordering::Relaxed);
+        }
+        let choice = choose();
+        self.choice.store(choice, Ordering::Relaxed);
+        self.left.store(keep.saturating_sub(1), Ordering::Relaxed);
+        choice
+    }
+
+    /// Gives the choice up.
+    #[inline]
+    pub(super) fn drop_choice(&self) {
+        self.left.store(0, Ordering::Relaxed);
+    }
+}
+
+impl<T> Place<T> {
+    pub(super) fn new(index: usize, number: usize) -> Place<T> {
+        Place {
+            index,
+            number,
+            fragments: [Fragment::new(), Fragment::new()],
+            own: CachePadded::new(Own {
+                finished: AtomicU64::new(0),
+                random: AtomicU64::new((index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+                put_at: Sticky::new(),
+                get_at: Sticky::new(),
+                calls: AtomicUsize::new(0),
+                turn: AtomicUsize::new(0),
+                counts: OwnCounts::default(),
+            }),
+        }
+    }
+
+    /// Returns the fragment of the local form.
+    #[inline]
+    pub(super) fn local(&self) -> &Fragment<T> {
+        &self.fragments[0]
+    }
+}
+
+impl Own {
+    /// Counts finished elements.
+    pub(super) fn finish(&self, count: u64) {
+        // Release: pairs with the Acquire of `finished` (`queue/I5`).
+        self.finished.fetch_add(count, sites::FINISH.order(Ordering::Release));
+    }
+
+    pub(super) fn finished(&self) -> u64 {
+        // Acquire: pairs with the Release of `finish` (`queue/I5`).
+        self.finished.load(sites::FINISHED.order(Ordering::Acquire))
+    }
+
+    /// Returns a random number below `limit`: xorshift64*, and a multiplication in place of a division.
+    #[inline]
+    pub(super) fn random_below(&self, limit: usize) -> usize {
+        // Relaxed, not atomic together: any number is right.
+        let mut x = self.random.load(Ordering::Relaxed);
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        self.random.store(x, Ordering::Relaxed);
+        let high = (x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as usize;
+        (high * limit) >> 32
+    }
+
+    pub(super) fn next_turn(&self) -> usize {
+        let turn = self.turn.load(Ordering::Relaxed);
+        self.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
+        turn
+    }
+
+    /// Counts a call of the local form. Returns true once per `every` calls; 0 is never.
+    #[inline]
+    pub(super) fn is_due(&self, every: usize) -> bool {
+        if every == 0 {
+            return false;
+        }
+        let calls = self.calls.load(Ordering::Relaxed) + 1;
+        self.calls.store(if calls >= every { 0 } else { calls }, Ordering::Relaxed);
+        calls >= every
+    }
+}
+
+/// Counts of a queue's rare steps. Clients of one place that count at once may lose some.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Gets of an element from the heap of another client: of the local form, or when its own heaps were
+    /// empty.
+    pub remote_gets: u64,
+    /// Elements that balancing moved.
+    pub moved: u64,
+    /// Gets that found the queue empty.
+    pub dry: u64,
+    /// Locks that were busy, so that a client of the relaxed form chose another heap.
+    pub busy: u64,
+    /// Waits that slept.
+    pub sleeps: u64,
+}
+
+/// The counts of a place.
+#[derive(Default)]
+pub(super) struct OwnCounts {
+    pub(super) remote_gets: Count,
+    pub(super) moved: Count,
+    pub(super) dry: Count,
+    pub(super) busy: Count,
+    pub(super) sleeps: Count,
+}
+
+impl OwnCounts {
+    pub(super) fn add_to(&self, sums: &mut Counts) {
+        sums.remote_gets += self.remote_gets.get();
+        sums.moved += self.moved.get();
+        sums.dry += self.dry.get();
+        sums.busy += self.busy.get();
+        sums.sleeps += self.sleeps.get();
+    }
+}
+
+/// A count without atomic steps: threads that count at once may lose one.
+#[derive(Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    pub(super) fn add(&self, n: u64) {
+        // A model has enough steps without them.
+        if cfg!(loom) {
+            return;
+        }
+        // Relaxed, not atomic together: statistics.
+        self.0.store(self.get().wrapping_add(n), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
