@@ -227,10 +227,11 @@ impl<T> Queue<T> {
             // Relaxed: the lock orders the writers.
             let number = self.joined.load(Ordering::Relaxed);
             self.order[number].store(index, Ordering::Relaxed);
+            // Release: pairs with the Acquire of `joined`. The number counts before any client has the place,
+            // so a reader that can know of a put there counts the place (I4).
+            self.joined.store(number + 1, Ordering::Release);
             StdArc::new(Place::new(index, number))
         });
-        // Release: pairs with the Acquire of `joined`. The place is there before its number counts.
-        self.joined.fetch_max(place.number + 1, Ordering::Release);
         drop(growth);
         place
     }

@@ -38,8 +38,7 @@ impl<T> Client<'_, T> {
         }
     }
 
-    /// Removes the better first element of two random heaps. Returns `None` if each try finds them empty or
-    /// busy.
+    /// Removes the better first element of two random heaps. Fails if each try finds them empty or busy.
     #[inline]
     pub(super) fn get_relaxed(&self, removal: Removal) -> Option<(u64, T)> {
         let own = &self.place.own;

@@ -11,9 +11,10 @@
 //! - I2. A wake-up is not lost. A waiter that leaves, with an element or by being dropped, and finds itself
 //!   woken, wakes another one if the queue has elements. So the element that its wake-up announced is looked
 //!   for.
-//! - I3. No end is missed. A client that finishes an element looks for waiters afterwards, as in I1. If there
-//!   are some, it passes a full fence and looks whether the work is done; if so, it wakes all. Of two clients
-//!   that finish the last two elements, the fences let at least one see both counts.
+//! - I3. No end is missed. A client that finishes an element looks for waiters for the end, as in I1. If
+//!   there are some, it passes a full fence and looks whether the work is done; if so, it wakes all that wait
+//!   for the end. Of two clients that finish the last two elements, the fences let at least one see both
+//!   counts.
 //! - I4. No end is early: [`Queue::is_done`] is exact (`queue/I5`).
 //! - I5. No waker runs under a lock. A panic of a waker harms neither the client that wakes nor other
 //!   waiters.
@@ -26,7 +27,7 @@ use squall_machine::asym;
 use squall_sys::fork::forked;
 use squall_sys::padded::CachePadded;
 use squall_sys::panics::end_panic;
-use squall_sys::sync::atomic::{AtomicUsize, Ordering, fence};
+use squall_sys::sync::atomic::{AtomicU64, Ordering, fence};
 use squall_sys::sync::{Mutex, MutexGuard, StdArc, lock, thread};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,8 +40,9 @@ use std::time::{Duration, Instant};
 
 /// The waiters of a queue.
 pub(super) struct Sleepers {
-    /// Length of the list. Read by each put, so it shares its line with data that rarely change.
-    waiting: AtomicUsize,
+    /// Length of the list, and above [`ENDERS`] the number of its waiters for the end. Read by each put, so
+    /// it shares its line with data that rarely change.
+    waiting: AtomicU64,
     /// Puts execute a full fence.
     fenced: bool,
     list: CachePadded<Mutex<List>>,
@@ -48,16 +50,46 @@ pub(super) struct Sleepers {
 
 struct List {
     /// By their tickets, in the order in which they came.
-    wakers: BTreeMap<u64, StdArc<Waker>>,
+    wakers: BTreeMap<u64, Sleeper>,
+    /// Number of the waiters that also wait for the end.
+    enders: u64,
     tickets: u64,
+}
+
+struct Sleeper {
+    waker: StdArc<Waker>,
+    /// Whether the end wakes it.
+    for_end: bool,
+}
+
+const ENDERS: u64 = 1 << 32;
+
+impl List {
+    fn insert(&mut self, ticket: u64, sleeper: Sleeper) -> Option<Sleeper> {
+        self.enders += u64::from(sleeper.for_end);
+        let old = self.wakers.insert(ticket, sleeper);
+        self.enders -= old.as_ref().map_or(0, |old| u64::from(old.for_end));
+        old
+    }
+
+    fn remove(&mut self, ticket: u64) -> Option<Sleeper> {
+        let old = self.wakers.remove(&ticket);
+        self.enders -= old.as_ref().map_or(0, |old| u64::from(old.for_end));
+        old
+    }
+
+    fn pop_first(&mut self) -> Option<Sleeper> {
+        let first = *self.wakers.first_key_value()?.0;
+        self.remove(first)
+    }
 }
 
 impl Sleepers {
     pub(super) fn new() -> Sleepers {
         Sleepers {
-            waiting: AtomicUsize::new(0),
+            waiting: AtomicU64::new(0),
             fenced: asym::mode() != asym::Mode::Membarrier,
-            list: CachePadded::new(Mutex::new(List { wakers: BTreeMap::new(), tickets: 0 })),
+            list: CachePadded::new(Mutex::new(List { wakers: BTreeMap::new(), enders: 0, tickets: 0 })),
         }
     }
 
@@ -67,20 +99,20 @@ impl Sleepers {
 
     fn publish(&self, list: &List) {
         // Relaxed: the fences order it, and the lock orders the writers.
-        self.waiting.store(list.wakers.len(), Ordering::Relaxed);
+        self.waiting.store(list.enders * ENDERS + list.wakers.len() as u64, Ordering::Relaxed);
     }
 
     /// Queues a waiter, in its earlier place if it has a ticket. Returns the ticket, and whether the waiter
     /// must look again, because it was not in the list.
-    fn add(&self, ticket: Option<u64>, waker: &Waker) -> (u64, bool) {
+    fn add(&self, ticket: Option<u64>, waker: &Waker, for_end: bool) -> (u64, bool) {
         // A clone is the program's code, so it runs under no lock.
-        let new = StdArc::new(waker.clone());
+        let new = Sleeper { waker: StdArc::new(waker.clone()), for_end };
         let mut list = self.lock();
         let ticket = ticket.unwrap_or_else(|| {
             list.tickets += 1;
             list.tickets
         });
-        let old = list.wakers.insert(ticket, new);
+        let old = list.insert(ticket, new);
         self.publish(&list);
         drop(list);
         (ticket, old.is_none())
@@ -97,7 +129,7 @@ impl Sleepers {
     /// Removes a waiter. Returns false if it was woken before.
     fn remove(&self, ticket: u64) -> bool {
         let mut list = self.lock();
-        let removed = list.wakers.remove(&ticket);
+        let removed = list.remove(ticket);
         self.publish(&list);
         drop(list);
         removed.is_some()
@@ -105,25 +137,30 @@ impl Sleepers {
 }
 
 /// Wakes a waiter. A panic of its waker ends here, after the panic hook has reported it (I5).
-fn wake(waker: StdArc<Waker>) {
+fn wake(sleeper: Sleeper) {
     // The drop may be the last of the waker.
-    end_panic(move || waker.wake_by_ref());
+    end_panic(move || sleeper.waker.wake_by_ref());
 }
 
 impl<T> Queue<T> {
     /// Returns the number of waiters that sleep. It may be out of date.
     pub fn waiting(&self) -> usize {
-        self.sleepers.waiting.load(Ordering::Relaxed)
+        (self.sleepers.waiting.load(Ordering::Relaxed) % ENDERS) as usize
     }
 
-    /// Looks for waiters after an arrival, an end or a close (I1).
+    /// Looks for waiters after an arrival or a close (I1).
     #[inline]
     pub(super) fn has_sleepers(&self) -> bool {
+        self.sleepers_after_fence() != 0
+    }
+
+    #[inline]
+    fn sleepers_after_fence(&self) -> u64 {
         if !sites::LOOK.is_weak() {
             // Partner: the heavy fence of `announce`.
             asym::light_or_full(self.sleepers.fenced);
         }
-        self.sleepers.waiting.load(Ordering::Relaxed) != 0
+        self.sleepers.waiting.load(Ordering::Relaxed)
     }
 
     /// Wakes the waiter that has slept longest.
@@ -134,28 +171,38 @@ impl<T> Queue<T> {
             return;
         }
         let mut list = self.sleepers.lock();
-        let first = list.wakers.pop_first();
+        let first = list.pop_first();
         self.sleepers.publish(&list);
         drop(list);
-        first.into_iter().for_each(|(_, waker)| wake(waker));
+        first.into_iter().for_each(wake);
     }
 
     /// Wakes all waiters.
     pub(super) fn wake_all(&self) {
-        if !self.has_sleepers() || forked() {
+        if self.has_sleepers() {
+            self.wake_each(|_| true);
+        }
+    }
+
+    fn wake_each(&self, is_meant: fn(&Sleeper) -> bool) {
+        if forked() {
             return;
         }
         let mut list = self.sleepers.lock();
         let all = std::mem::take(&mut list.wakers);
+        let (meant, others) = all.into_iter().partition(|(_, sleeper)| is_meant(sleeper));
+        list.enders = 0;
+        let meant: BTreeMap<u64, Sleeper> = meant;
+        BTreeMap::into_iter(others).for_each(|(ticket, sleeper)| _ = list.insert(ticket, sleeper));
         self.sleepers.publish(&list);
         drop(list);
-        all.into_values().for_each(wake);
+        meant.into_values().for_each(wake);
     }
 
     /// Looks for the end after an element was finished (I3).
     #[inline]
     pub(super) fn after_end(&self) {
-        if !sites::END.is_weak() && self.has_sleepers() {
+        if !sites::END.is_weak() && self.sleepers_after_fence() >= ENDERS {
             self.wake_if_done();
         }
     }
@@ -167,7 +214,7 @@ impl<T> Queue<T> {
             fence(Ordering::SeqCst);
         }
         if self.is_done() {
-            self.wake_all();
+            self.wake_each(|sleeper| sleeper.for_end);
         }
     }
 }
@@ -288,6 +335,7 @@ struct Sleep<T, B: Deref<Target = Queue<T>>> {
     /// The place whose client gets; that of the calling thread's VP if empty.
     at: Option<usize>,
     ticket: Option<u64>,
+    for_end: bool,
 }
 
 impl<T, B: Deref<Target = Queue<T>>> Sleep<T, B> {
@@ -298,7 +346,7 @@ impl<T, B: Deref<Target = Queue<T>>> Sleep<T, B> {
             return Poll::Ready(answer);
         }
         assert!(!forked(), "a wait for an element of a queue would never end in the child of a fork");
-        let (ticket, is_new) = self.queue.sleepers.add(self.ticket, waker);
+        let (ticket, is_new) = self.queue.sleepers.add(self.ticket, waker, self.for_end);
         self.ticket = Some(ticket);
         if is_new {
             Sleepers::announce();
@@ -420,7 +468,7 @@ pub struct Wait<T, B: Deref<Target = Queue<T>>>(Sleep<T, B>);
 impl<T, B: Deref<Target = Queue<T>>> Wait<T, B> {
     /// Makes a wait. It begins with its first poll, or when it blocks.
     pub fn new(queue: B) -> Wait<T, B> {
-        Wait(Sleep { queue, at: None, ticket: None })
+        Wait(Sleep { queue, at: None, ticket: None, for_end: false })
     }
 
     /// Makes a wait of the client of a place.
@@ -428,7 +476,7 @@ impl<T, B: Deref<Target = Queue<T>>> Wait<T, B> {
     /// # Panics
     /// If the queue has no such place: in the first poll.
     pub fn at(queue: B, place: usize) -> Wait<T, B> {
-        Wait(Sleep { queue, at: Some(place), ticket: None })
+        Wait(Sleep { queue, at: Some(place), ticket: None, for_end: false })
     }
 
     /// Blocks the thread until there is an element.
@@ -480,7 +528,7 @@ pub struct WaitTaken<T, B: Deref<Target = Queue<T>>>(Sleep<T, B>);
 impl<T, B: Deref<Target = Queue<T>>> WaitTaken<T, B> {
     /// Makes a wait. It begins with its first poll, or when it blocks.
     pub fn new(queue: B) -> WaitTaken<T, B> {
-        WaitTaken(Sleep { queue, at: None, ticket: None })
+        WaitTaken(Sleep { queue, at: None, ticket: None, for_end: true })
     }
 
     /// Makes a wait of the client of a place.
@@ -488,7 +536,7 @@ impl<T, B: Deref<Target = Queue<T>>> WaitTaken<T, B> {
     /// # Panics
     /// If the queue has no such place: in the first poll.
     pub fn at(queue: B, place: usize) -> WaitTaken<T, B> {
-        WaitTaken(Sleep { queue, at: Some(place), ticket: None })
+        WaitTaken(Sleep { queue, at: Some(place), ticket: None, for_end: true })
     }
 
     /// Blocks the thread until there is an element, or the end.
