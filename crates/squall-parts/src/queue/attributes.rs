@@ -9,8 +9,8 @@ use std::fmt;
 pub enum Form {
     /// One heap under one lock. A get returns the first element of the queue.
     Strict,
-    /// Two heaps for each client, and a get takes the better of two random ones. It returns one of the first
-    /// elements.
+    /// Two heaps for each client. A get takes the better first element of the two, or goes to another
+    /// client's heap that is better for a while. It returns one of the first elements.
     Relaxed,
     /// A heap for each client, and a get takes the first element of its own client's heap. Balancing moves
     /// good elements to the neighbours.
@@ -124,13 +124,15 @@ impl Attributes {
         self.balance_every.store(calls, Ordering::Relaxed);
     }
 
-    /// Returns the number of calls for which a client of a [`Form::Relaxed`] queue keeps the heaps that it
-    /// chose at random; 0 counts as 1. More calls cost less, and give a worse order. The default is 8.
+    /// Returns the number of gets after which a client of a [`Form::Relaxed`] queue compares its own heaps
+    /// with a random one of another client; 0 counts as 1. More gets cost less, and give a worse order. The
+    /// default is 8.
     pub fn stickiness(&self) -> usize {
         self.stickiness.load(Ordering::Relaxed)
     }
 
-    /// Sets the number of calls for which a client keeps the heaps that it chose at random.
+    /// Sets the number of gets after which a client of a [`Form::Relaxed`] queue looks at another client's
+    /// heap.
     pub fn set_stickiness(&self, calls: usize) {
         self.stickiness.store(calls, Ordering::Relaxed);
     }

@@ -4,9 +4,9 @@
 //!
 //! # Protocol
 //! Problem: one heap under one lock does not scale. Heaps per processor scale, but good elements stay where
-//! they were put, and no client knows when all heaps are empty. Idea: each place has two small heaps, each
-//! under a lock in its own line. The form says which heaps a call uses. Counts of arrivals and removals tell
-//! emptiness and the end, so elements may move at any time.
+//! they were put, and no client knows when all heaps are empty.
+//! Idea: each place has two small heaps, each under a lock in its own line. The form says which heaps a call
+//! uses. Counts of arrivals and removals tell emptiness and the end, so elements may move at any time.
 //!
 //! - I1. An element is in one heap, or held by one call. Moves of elements hold the locks of both heaps. The
 //!   second lock is only tried, so no two moves wait for each other.
@@ -31,10 +31,11 @@
 //! store that it did not see must order that itself, with a fence or a lock.
 //!
 //! Progress: calls wait for the holders of heaps' locks. A get that finds arrivals again and again locks all
-//! heaps now and then. Cost: strict: one lock for all. Local: the lock of the place's own heap. Relaxed: the
-//! lock of one of two random heaps, in lines that other places write. Source: KTK §3 and §4: the fragments,
-//! attributes and ring balancing of its queue (KT-11 to KT-13). The relaxed form: Rihani, Sanders, Dementiev,
-//! "MultiQueues", 2014; Williams, Sanders, Dementiev, "Engineering MultiQueues", 2021 (stickiness).
+//! heaps now and then.
+//! Cost: strict: one lock for all. Local and relaxed: the lock of a heap in lines of the client's own, as
+//! long as that heap has elements.
+//! Source: KTK §3 and §4: the fragments, attributes and ring balancing of its queue (KT-11 to KT-13). For the
+//! relaxed form see `relaxed.rs`.
 
 mod attributes;
 mod balance;
@@ -617,6 +618,12 @@ impl<'a, T> Client<'a, T> {
             if arrived == removed {
                 self.place.own.counts.dry.add(1);
                 return None;
+            }
+            let best = self.fragments_from_here().min_by_key(|fragment| fragment.first());
+            if self.queue.state().has_form(Form::Relaxed)
+                && let Some(found) = best.and_then(|best| self.pop(best, removal))
+            {
+                return Some(found);
             }
             // A heap whose first key looks like none is looked at in the second round.
             for fragment in self.fragments_from_here() {

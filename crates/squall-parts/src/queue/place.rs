@@ -19,9 +19,7 @@ pub(super) struct Own {
     /// Number of elements that were finished here so far.
     finished: AtomicU64,
     random: AtomicU64,
-    /// Fragments that puts and gets of the relaxed form keep, and calls for which they still do.
-    pub(super) put_at: Sticky,
-    pub(super) get_at: Sticky,
+    pub(super) elsewhere: Elsewhere,
     /// Gets and puts since the latest balancing.
     pub(super) calls: AtomicUsize,
     /// Turn among the neighbours.
@@ -29,35 +27,51 @@ pub(super) struct Own {
     pub(super) counts: OwnCounts,
 }
 
-/// A choice that is kept for some calls.
-pub(super) struct Sticky {
-    choice: AtomicU64,
+/// The heap of another client that a client of the relaxed form takes from, and its looks.
+pub(super) struct Elsewhere {
+    /// Number of the fragment plus 1; 0 is at home.
+    fragment: AtomicUsize,
+    /// Gets before the next look.
     left: AtomicUsize,
+    /// Looks in a row that found a better heap.
+    better: AtomicUsize,
 }
 
-impl Sticky {
-    fn new() -> Sticky {
-        Sticky { choice: AtomicU64::new(0), left: AtomicUsize::new(0) }
+impl Elsewhere {
+    fn new() -> Elsewhere {
+        Elsewhere { fragment: AtomicUsize::new(0), left: AtomicUsize::new(0), better: AtomicUsize::new(0) }
     }
 
-    /// Returns the choice for this call. `choose` makes a new one if the earlier one is used up.
+    /// Returns the present choice, or `None` if a look is due: after the gets of the last one, or at once if
+    /// the client is at home without elements.
     #[inline]
-    pub(super) fn choice(&self, keep: usize, choose: impl FnOnce() -> u64) -> u64 {
+    pub(super) fn present(&self, has_elements: bool) -> Option<Option<usize>> {
         // Relaxed, not atomic together, here and below: any choice is right.
         let left = self.left.load(Ordering::Relaxed);
-        if left > 0 {
-            self.left.store(left - 1, Ordering::Relaxed);
-            return self.choice.load(Ordering::Relaxed);
+        let number = self.fragment.load(Ordering::Relaxed).checked_sub(1);
+        if left == 0 || (number.is_none() && !has_elements) {
+            return None;
         }
-        let choice = choose();
-        self.choice.store(choice, Ordering::Relaxed);
-        self.left.store(keep.saturating_sub(1), Ordering::Relaxed);
-        choice
+        self.left.store(left - 1, Ordering::Relaxed);
+        Some(number)
     }
 
-    /// Gives the choice up.
-    #[inline]
-    pub(super) fn drop_choice(&self) {
+    /// Records a look at a fragment. Returns true if the client takes from it now: it was better in
+    /// `patience` looks in a row. The choice holds for `gets`.
+    pub(super) fn looked(&self, number: usize, is_better: bool, patience: usize, gets: usize) -> bool {
+        let better = if is_better { self.better.load(Ordering::Relaxed) + 1 } else { 0 };
+        let goes = better >= patience;
+        self.fragment.store(if goes { number + 1 } else { 0 }, Ordering::Relaxed);
+        // A client in doubt looks again at once.
+        let waits = better == 0 || goes;
+        self.left.store(if waits { gets.saturating_sub(1) } else { 0 }, Ordering::Relaxed);
+        self.better.store(if goes { 0 } else { better }, Ordering::Relaxed);
+        goes
+    }
+
+    /// Returns home, and looks at the next get.
+    pub(super) fn leave(&self) {
+        self.fragment.store(0, Ordering::Relaxed);
         self.left.store(0, Ordering::Relaxed);
     }
 }
@@ -71,8 +85,7 @@ impl<T> Place<T> {
             own: CachePadded::new(Own {
                 finished: AtomicU64::new(0),
                 random: AtomicU64::new((index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-                put_at: Sticky::new(),
-                get_at: Sticky::new(),
+                elsewhere: Elsewhere::new(),
                 calls: AtomicUsize::new(0),
                 turn: AtomicUsize::new(0),
                 counts: OwnCounts::default(),

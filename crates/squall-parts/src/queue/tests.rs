@@ -146,3 +146,42 @@ fn a_panic_of_an_elements_drop_finishes_it() {
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(taken)));
     assert!(panicked.is_err() && queue.is_done());
 }
+
+/// Steps clients in turns: each gets an element and puts one of a new random priority. Returns the mean
+/// number of elements that were before the returned one.
+fn mean_rank(clients: usize, stickiness: usize) -> f64 {
+    const SIZE: u64 = 4000;
+    const STEPS: usize = 40_000;
+    let queue = Queue::with_places(Form::Relaxed, clients);
+    queue.attributes().set_stickiness(stickiness);
+    let mut random = 1_u64;
+    let mut present = std::collections::BTreeMap::new();
+    let mut put = |client: usize, ranks: &mut std::collections::BTreeMap<u64, ()>| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        ranks.insert(random, ());
+        queue.client(client).put(random, ()).unwrap();
+    };
+    (0..SIZE as usize).for_each(|n| put(n % clients, &mut present));
+    let mut before = 0;
+    for step in 0..STEPS {
+        let client = step % clients;
+        let (priority, ()) = queue.client(client).get().unwrap();
+        before += present.range(..priority).count();
+        present.remove(&priority);
+        put(client, &mut present);
+    }
+    before as f64 / STEPS as f64
+}
+
+#[test]
+fn the_relaxed_form_returns_one_of_the_first_elements() {
+    for clients in if cfg!(miri) { &[2][..] } else { &[1, 2, 8, 16] } {
+        let mean = mean_rank(*clients, 8);
+        assert!(
+            mean <= 2.0 * *clients as f64,
+            "{clients} clients: {mean} elements were before the returned one"
+        );
+    }
+}

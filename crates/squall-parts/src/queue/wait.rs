@@ -1,7 +1,8 @@
 //! Waiting gets: threads and tasks sleep until there is an element, or until the work is done.
 //!
 //! Problem: a put must find a client that fell asleep, without a fence or a shared write in each put. The
-//! client that finishes the last element must find all of them. Idea: a client that goes to sleep queues,
+//! client that finishes the last element must find all of them.
+//! Idea: a client that goes to sleep queues,
 //! makes all processors pass a fence, and looks again. A put executes no fence and reads one word. A woken
 //! client looks for an element by itself; no element is handed over.
 //!
