@@ -12,6 +12,6 @@ mod policy;
 
 #[cfg(feature = "policies")]
 pub use policy::{
-    Adt, Binding, Block, Condition, Created, Creation, GovernError, Governor, Monitor, Policy, Task,
-    ThreadedAdt, governed,
+    Adt, Binding, Block, Condition, Constant, Created, Creation, Fixed, GovernError, Governor, Monitor,
+    Policy, Setting, Steered, Task, ThreadedAdt, governed,
 };

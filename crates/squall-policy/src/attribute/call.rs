@@ -28,6 +28,8 @@ use std::marker::PhantomData;
 use super::error::{AttributeError, Holder, Refusal};
 use super::schema::Schema;
 use super::value::Value;
+#[cfg(feature = "policies")]
+use super::values::InstanceValues;
 use super::waiting::{Entry, Frame, Span, Waiting, with_waiting};
 use super::{Attribute, Head};
 
@@ -207,6 +209,13 @@ impl Received<'_> {
             None => Ok(()),
             Some(head) => Err(schema.unknown(head.name, Holder::call(Some(schema.class())))),
         }
+    }
+
+    /// Returns `true` if one of the attributes was fixed when the object with these values was created.
+    #[cfg(feature = "policies")]
+    #[inline]
+    pub(crate) fn contradicts(self, values: &InstanceValues) -> bool {
+        self.heads().any(|head| values.fixed_bits(head).is_some())
     }
 
     /// Copies the attributes, so that they can outlive the call or move to another thread.

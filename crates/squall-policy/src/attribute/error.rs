@@ -97,6 +97,11 @@ pub enum Refusal {
         /// Description of the values that the attribute accepts.
         takes: String,
     },
+    /// The value was fixed when the object was created.
+    Fixed {
+        /// The fixed value, as text.
+        value: String,
+    },
     /// The call would have more attributes than it can.
     TooMany {
         /// Largest number of attributes of one call.
@@ -172,6 +177,11 @@ impl fmt::Display for AttributeError {
             Refusal::OutOfRange { value, takes } => {
                 write!(f, "attribute `{name}` of {holder}: {value} is out of range; it takes {takes}")
             }
+            Refusal::Fixed { value } => write!(
+                f,
+                "attribute `{name}` of {holder}: it was fixed to {value} when the object was created; \
+                 create another object for another value"
+            ),
             Refusal::TooMany { max } => {
                 write!(f, "attribute `{name}` of {holder}: a call can have at most {max} attributes")
             }
@@ -181,7 +191,8 @@ impl fmt::Display for AttributeError {
 
 impl std::error::Error for AttributeError {}
 
-fn list(f: &mut fmt::Formatter<'_>, what: &str, names: &[&str]) -> fmt::Result {
+/// Writes a list of names, after a semicolon.
+pub(crate) fn list(f: &mut fmt::Formatter<'_>, what: &str, names: &[&str]) -> fmt::Result {
     match names {
         [] => f.write_str("it has none"),
         [first, rest @ ..] => {
@@ -192,7 +203,7 @@ fn list(f: &mut fmt::Formatter<'_>, what: &str, names: &[&str]) -> fmt::Result {
 }
 
 /// Makes text of unknown origin fit for display: truncated, with control characters escaped.
-pub(super) fn quotable(text: &str) -> String {
+pub(crate) fn quotable(text: &str) -> String {
     let mut shown: String =
         text.chars().take(TEXT_CHARS_MAX).flat_map(|c| c.escape_debug()).collect::<String>();
     if text.chars().nth(TEXT_CHARS_MAX).is_some() {

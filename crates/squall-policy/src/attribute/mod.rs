@@ -7,7 +7,8 @@
 //!
 //! A lookup goes from the innermost scope to the outermost. The order is: this call ([`with`]), this
 //! operation of the object, the object, its class, the default. Values are set typed or as text. A rejected
-//! value returns an error that names the values allowed.
+//! value returns an error that names the values allowed. A policy can fix a value when it creates the object:
+//! then no scope changes it, and a call with that attribute is refused.
 //!
 //! # Attributes of one call
 //!

@@ -90,6 +90,13 @@ impl Schema {
         Some(index)
     }
 
+    /// Returns the position of the operation with this name.
+    #[cfg(feature = "policies")]
+    #[inline]
+    pub(crate) fn operation(&self, name: &str) -> Option<usize> {
+        self.operations.iter().position(|one| *one == name)
+    }
+
     /// Finds an attribute by its name. Returns its position, too.
     pub(super) fn by_name(
         &self,

@@ -10,6 +10,9 @@
 //!   that are in its range. Unsetting clears only the bit. So a reader that saw the bit may read the word at
 //!   any later time.
 //!
+//! - I2. A fixed value has a level of its own, and readers look there first. Nothing is removed from that
+//!   level, and each value of it is stored once. So later writes to other levels have no effect on readers.
+//!
 //! Not promised: two attributes set one after the other may be seen one without the other.
 //! Cost: two loads if no value is set. Otherwise one comparison for each attribute of the class as well.
 
@@ -24,7 +27,8 @@ use super::schema::Schema;
 use super::value::{Kind, Value};
 use super::{AnyAttribute, Attribute, Head};
 
-/// Origin of a value, the outermost scope first. The innermost scope that sets a value wins.
+/// Origin of a value, the outermost scope first. The innermost scope that sets a value wins. A fixed value wins
+/// over all.
 ///
 /// ```
 /// use squall::policy::attribute::{Attribute, ClassValues, InstanceValues, Received, Schema, Scope};
@@ -51,6 +55,8 @@ pub enum Scope {
     Operation,
     /// Given to this call.
     Call,
+    /// Fixed when the object was created.
+    Fixed,
 }
 
 impl fmt::Display for Scope {
@@ -61,6 +67,7 @@ impl fmt::Display for Scope {
             Scope::Instance => "instance",
             Scope::Operation => "operation",
             Scope::Call => "call",
+            Scope::Fixed => "fixed",
         })
     }
 }
@@ -335,6 +342,9 @@ impl fmt::Debug for ClassValues {
     }
 }
 
+/// Position of the level of the fixed values among the levels inside an object.
+const FIXED: usize = 0;
+
 /// Values set for one object and for its operations.
 ///
 /// In text form, an attribute of the object is `name`, and an attribute of one operation is `operation.name`.
@@ -355,8 +365,9 @@ impl fmt::Debug for ClassValues {
 pub struct InstanceValues {
     class: &'static ClassValues,
     level: Level,
-    /// One level for each operation; allocated when the first value of an operation is set.
-    operations: OnceLock<Box<[Level]>>,
+    /// The level of the fixed values, then one for each operation. Allocated when the first value of one of
+    /// them is set.
+    inner: OnceLock<Box<[Level]>>,
     /// Object that these values were attached to; used in error messages.
     id: OnceLock<Id>,
 }
@@ -364,7 +375,7 @@ pub struct InstanceValues {
 impl InstanceValues {
     /// Creates the values of an object of this class. All attributes start unset. Does not allocate.
     pub const fn of_class(class: &'static ClassValues) -> InstanceValues {
-        InstanceValues { class, level: Level::new(), operations: OnceLock::new(), id: OnceLock::new() }
+        InstanceValues { class, level: Level::new(), inner: OnceLock::new(), id: OnceLock::new() }
     }
 
     /// Returns the class values.
@@ -428,27 +439,28 @@ impl InstanceValues {
     /// ```
     #[inline]
     pub fn view<'a>(&'a self, operation: Option<usize>, call: Received<'a>) -> AttributeView<'a> {
-        let level = match operation {
-            // Absent if no operation has a value yet.
-            Some(operation) => self.operations.get().and_then(|levels| levels.get(operation)),
-            None => None,
+        // Absent if no operation has a value yet, and no value is fixed.
+        let Some((fixed, operations)) = self.inner() else {
+            return AttributeView { values: self, fixed: None, operation: None, call };
         };
-        AttributeView { values: self, operation: level, call }
+        let operation = operation.and_then(|operation| operations.get(operation));
+        AttributeView { values: self, fixed: Some(fixed), operation, call }
     }
 
     /// Sets a value for the object.
     ///
     /// # Errors
-    /// [`Refusal::Unknown`] and [`Refusal::OutOfRange`]. The previous value stays.
+    /// [`Refusal::Unknown`], [`Refusal::OutOfRange`] and [`Refusal::Fixed`]. The previous value stays.
     pub fn set<T: Value>(&self, attribute: &'static Attribute<T>, value: T) -> Result<(), AttributeError> {
+        self.refuse_fixed(None, attribute)?;
         put_value(self.schema(), &self.level, attribute, value, || self.holder())
     }
 
     /// Sets a value for one operation of the object.
     ///
     /// # Errors
-    /// [`Refusal::Unknown`], [`Refusal::UnknownOperation`] and [`Refusal::OutOfRange`]. The previous value
-    /// stays.
+    /// [`Refusal::Unknown`], [`Refusal::UnknownOperation`], [`Refusal::OutOfRange`] and [`Refusal::Fixed`].
+    /// The previous value stays.
     pub fn set_for<T: Value>(
         &self,
         operation: &str,
@@ -458,6 +470,7 @@ impl InstanceValues {
         let operation = self.operation(operation)?;
         // Checked first, so that a rejected call does not allocate the levels.
         index_of(self.schema(), attribute.identity(), || self.holder_of(Some(operation)))?;
+        self.refuse_fixed(Some(operation), attribute)?;
         put_value(self.schema(), self.level_of(Some(operation)), attribute, value, || {
             self.holder_of(Some(operation))
         })
@@ -466,8 +479,8 @@ impl InstanceValues {
     /// Sets a value for the object (`name`) or for one of its operations (`operation.name`), from text.
     ///
     /// # Errors
-    /// [`Refusal::Unknown`], [`Refusal::UnknownOperation`], [`Refusal::WrongType`] and
-    /// [`Refusal::OutOfRange`]. The previous value stays.
+    /// [`Refusal::Unknown`], [`Refusal::UnknownOperation`], [`Refusal::WrongType`], [`Refusal::OutOfRange`]
+    /// and [`Refusal::Fixed`]. The previous value stays.
     ///
     /// ```
     /// use squall::policy::attribute::{Attribute, ClassValues, InstanceValues, Schema};
@@ -485,6 +498,8 @@ impl InstanceValues {
     /// ```
     pub fn set_text(&self, path: &str, text: &str) -> Result<(), AttributeError> {
         let (operation, name) = self.split(path)?;
+        let (_, attribute) = self.schema().by_name(name, || self.holder_of(operation))?;
+        self.refuse_fixed(operation, attribute)?;
         put_text(self.schema(), self.level_of(operation), name, text, || self.holder_of(operation))
     }
 
@@ -502,21 +517,84 @@ impl InstanceValues {
     /// Unsets a value, so that the next outer scope applies. Returns `true` if it was set.
     ///
     /// # Errors
-    /// [`Refusal::Unknown`] and [`Refusal::UnknownOperation`].
+    /// [`Refusal::Unknown`], [`Refusal::UnknownOperation`] and [`Refusal::Fixed`].
     pub fn unset(&self, path: &str) -> Result<bool, AttributeError> {
         let (operation, name) = self.split(path)?;
-        let (index, _) = self.schema().by_name(name, || self.holder_of(operation))?;
+        let (index, attribute) = self.schema().by_name(name, || self.holder_of(operation))?;
+        self.refuse_fixed(operation, attribute)?;
         Ok(match operation {
-            Some(operation) => self.operations.get().is_some_and(|levels| levels[operation].clear(index)),
+            Some(operation) => self.inner().is_some_and(|(_, levels)| levels[operation].clear(index)),
             None => self.level.clear(index),
         })
+    }
+
+    /// Fixes a value for the object and all its operations.
+    ///
+    /// # Errors
+    /// [`Refusal::Unknown`] and [`Refusal::OutOfRange`]. [`Refusal::Fixed`] if it was fixed to another value.
+    #[cfg(feature = "policies")]
+    pub(crate) fn fix<T: Value>(
+        &self,
+        attribute: &'static Attribute<T>,
+        value: T,
+    ) -> Result<(), AttributeError> {
+        use std::sync::{Mutex, PoisonError};
+        /// Serialises the threads that fix values, so that each is stored once (I2).
+        static FIXING: Mutex<()> = Mutex::new(());
+        let index = index_of(self.schema(), attribute.identity(), || self.holder())?;
+        let refused = |refusal| AttributeError::new(self.holder(), attribute.name(), refusal);
+        let bits = attribute.encode(value).map_err(refused)?;
+        if squall_sys::fork::forked() {
+            // The lock may be held for ever. No object can be created.
+            return Ok(());
+        }
+        let level = &self.levels()[FIXED];
+        let _fixing = FIXING.lock().unwrap_or_else(PoisonError::into_inner);
+        match level.get(index) {
+            None => level.put(self.schema(), index, bits),
+            Some(before) if before == bits => {}
+            Some(before) => {
+                return Err(refused(Refusal::Fixed { value: AnyAttribute::show(attribute, before) }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the value of an attribute, if it was fixed when the object was created.
+    ///
+    /// # Cost
+    /// One load if no attribute is fixed. Wait-free.
+    #[inline]
+    pub fn fixed<T: Value>(&self, attribute: &'static Attribute<T>) -> Option<T> {
+        self.fixed_bits(attribute.identity()).map(T::from_bits)
+    }
+
+    #[inline]
+    pub(super) fn fixed_bits(&self, head: &'static Head) -> Option<u64> {
+        let (fixed, _) = self.inner()?;
+        fixed.get(self.schema().index_of(head)?)
+    }
+
+    #[inline]
+    fn inner(&self) -> Option<(&Level, &[Level])> {
+        self.inner.get().and_then(|levels| levels.split_first())
+    }
+
+    fn refuse_fixed(
+        &self,
+        operation: Option<usize>,
+        attribute: &'static dyn AnyAttribute,
+    ) -> Result<(), AttributeError> {
+        let Some(bits) = self.fixed_bits(attribute.head()) else { return Ok(()) };
+        let refusal = Refusal::Fixed { value: attribute.show(bits) };
+        Err(AttributeError::new(self.holder_of(operation), attribute.name(), refusal))
     }
 
     /// Lists every attribute of the object with its value, then the values set for its operations.
     pub fn list(&self) -> Vec<AttributeInfo> {
         let attributes = || self.schema().attributes().iter().enumerate();
         let whole = attributes().map(|(index, one)| AttributeInfo::new(*one, None, self.bits(None, index)));
-        let levels = self.operations.get().map_or(&[][..], |levels| levels).iter();
+        let levels = self.inner().map_or(&[][..], |(_, levels)| levels).iter();
         let apart = levels.zip(self.schema().operations()).flat_map(|(level, operation)| {
             attributes().filter_map(move |(index, one)| {
                 let bits = level.get(index)?;
@@ -542,17 +620,19 @@ impl InstanceValues {
     }
 
     fn level_of(&self, operation: Option<usize>) -> &Level {
-        let Some(operation) = operation else { return &self.level };
-        let count = self.schema().operations().len();
-        &self.operations.get_or_init(|| (0..count).map(|_| Level::new()).collect())[operation]
+        match operation {
+            Some(operation) => &self.levels()[FIXED + 1 + operation],
+            None => &self.level,
+        }
+    }
+
+    fn levels(&self) -> &[Level] {
+        let count = FIXED + 1 + self.schema().operations().len();
+        self.inner.get_or_init(|| (0..count).map(|_| Level::new()).collect())
     }
 
     fn bits(&self, operation: Option<usize>, index: usize) -> Option<(u64, Scope)> {
-        AttributeView {
-            operation: operation.and_then(|at| self.operations.get()?.get(at)),
-            ..self.view(None, Received::NONE)
-        }
-        .bits(index)
+        self.view(operation, Received::NONE).bits(index)
     }
 }
 
@@ -570,7 +650,9 @@ fn debug_list(f: &mut fmt::Formatter<'_>, list: Vec<AttributeInfo>) -> fmt::Resu
 #[derive(Clone, Copy)]
 pub struct AttributeView<'a> {
     values: &'a InstanceValues,
-    /// Level of the operation, if an operation of the object has a value.
+    /// Level of the fixed values, if a value is fixed or an operation has a value.
+    fixed: Option<&'a Level>,
+    /// Level of the operation, under the same condition.
     operation: Option<&'a Level>,
     call: Received<'a>,
 }
@@ -585,14 +667,14 @@ impl fmt::Debug for AttributeView<'_> {
 }
 
 impl AttributeView<'_> {
-    /// Returns the value: given to the call, or set for its operation, the object or the class, or the
-    /// default.
+    /// Returns the value: fixed, or given to the call, or set for its operation, the object or the class, or
+    /// the default.
     ///
     /// # Panics
     /// With debug assertions, if the class does not have the attribute. Without them the result is the
     /// attribute's default.
     /// # Cost
-    /// Wait-free. See the [module](super).
+    /// Wait-free. See the [module](super). A fixed value is found without a look at the attributes of the call.
     #[inline]
     #[track_caller]
     pub fn get<T: Value>(&self, attribute: &'static Attribute<T>) -> T {
@@ -603,6 +685,9 @@ impl AttributeView<'_> {
             attribute.name()
         );
         let head = attribute.identity();
+        if let Some(bits) = self.fixed_bits(head) {
+            return T::from_bits(bits);
+        }
         let bits = match self.call.find(head) {
             None if !self.is_any_set() => None,
             None => self.find_set(head).map(|(bits, _)| bits),
@@ -614,9 +699,15 @@ impl AttributeView<'_> {
     /// Returns the scope in which [`get`](Self::get) finds the value.
     pub fn scope_of<T: Value>(&self, attribute: &'static Attribute<T>) -> Scope {
         match self.call.find(attribute.identity()) {
+            _ if self.fixed_bits(attribute.identity()).is_some() => Scope::Fixed,
             Some(_) => Scope::Call,
             None => self.find_set(attribute.identity()).map_or(Scope::Default, |(_, scope)| scope),
         }
+    }
+
+    #[inline]
+    fn fixed_bits(&self, head: &'static Head) -> Option<u64> {
+        self.fixed?.get(self.values.schema().index_of(head)?)
     }
 
     #[inline]
@@ -631,7 +722,8 @@ impl AttributeView<'_> {
 
     fn bits(&self, index: usize) -> Option<(u64, Scope)> {
         let of = |level: &Level, scope| level.get(index).map(|bits| (bits, scope));
-        let own = self.operation.and_then(|level| of(level, Scope::Operation));
+        let fixed = self.fixed.and_then(|level| of(level, Scope::Fixed));
+        let own = fixed.or_else(|| self.operation.and_then(|level| of(level, Scope::Operation)));
         own.or_else(|| of(&self.values.level, Scope::Instance)).or_else(|| self.values.class.bits(index))
     }
 }

@@ -380,8 +380,10 @@ impl<P: Policy> Governor<P> {
                 .refusal("its object was created without its policy; create it with Binding::govern_root"));
         };
         receive(object.callee, |attributes| {
-            if !attributes.is_empty() && bound.are_unknown(attributes) {
-                return Err(self.refusal("it was given an attribute that its policy does not have"));
+            if !attributes.is_empty()
+                && let Some(why) = bound.objection(attributes)
+            {
+                return Err(self.refusal(why));
             }
             let by = deadline::of(object.id, object.interfaces);
             // Shortens the lifetime to that of the received attributes.
@@ -405,9 +407,15 @@ impl<P: Policy> Bound<P> {
         self.object.get().map(|object| object.id)
     }
 
+    /// Returns the reason why a call cannot have these attributes.
     #[inline]
-    fn are_unknown(&self, attributes: Received<'_>) -> bool {
-        self.values.as_ref().is_some_and(|values| attributes.check(values.schema()).is_err())
+    fn objection(&self, attributes: Received<'_>) -> Option<&'static str> {
+        let values = self.values.as_ref()?;
+        if attributes.check(values.schema()).is_err() {
+            return Some("it was given an attribute that its policy does not have");
+        }
+        let fixed = attributes.contradicts(values);
+        fixed.then_some("it was given an attribute that was fixed when its object was created")
     }
 }
 

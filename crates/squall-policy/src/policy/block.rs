@@ -120,8 +120,8 @@ impl<'a> Block<'a> {
         self.attributes
     }
 
-    /// Returns the value of an attribute for this call: given to the call, or set for its operation, the
-    /// object or the class, or the default.
+    /// Returns the value of an attribute for this call: fixed, or given to the call, or set for its operation,
+    /// the object or the class, or the default.
     ///
     /// # Panics
     /// With debug assertions, if the policy has a class without this attribute.
@@ -131,8 +131,11 @@ impl<'a> Block<'a> {
         let Some(values) = self.values else {
             return self.attributes.get(attribute).unwrap_or(attribute.default());
         };
-        let operations = values.schema().operations();
-        let operation = operations.iter().position(|name| *name == self.call.method());
+        // A fixed value takes no search for the operation.
+        if let Some(fixed) = values.fixed(attribute) {
+            return fixed;
+        }
+        let operation = values.schema().operation(self.call.method());
         values.view(operation, self.attributes).get(attribute)
     }
 

@@ -97,6 +97,52 @@ impl<'a> Creation<'a> {
         self.values.map_or(Ok(()), |values| values.set_for(operation, attribute, value))
     }
 
+    /// Fixes an attribute of the object and its operations for ever. Has no effect if the policy has no class.
+    ///
+    /// Later attempts to set or unset it on the object are errors, even with this value. A call to which it is
+    /// given is refused.
+    ///
+    /// # Errors
+    /// The errors of [`InstanceValues::set`]. [`Refusal::Fixed`](crate::attribute::Refusal::Fixed) if it was
+    /// fixed to another value.
+    /// # Cost
+    /// Later lookups are shorter. They search neither the call's attributes nor other scopes.
+    /// # Source
+    /// KTK §2.1 (AD-02).
+    ///
+    /// ```
+    /// use squall::policy::attribute::{Attribute, AttributeError, ClassValues, Schema};
+    /// use squall::policy::{Binding, Creation, Policy};
+    ///
+    /// static LIMIT: Attribute<u64> = Attribute::new("limit", 100);
+    /// static SCHEMA: Schema = Schema::new("limited", &[&LIMIT]);
+    /// static CLASS: ClassValues = ClassValues::new(&SCHEMA);
+    ///
+    /// struct Limited;
+    /// impl Policy for Limited {
+    ///     fn class(&self) -> Option<&'static ClassValues> {
+    ///         Some(&CLASS)
+    ///     }
+    ///     fn set_objects_attributes(&self, creation: &Creation<'_>) -> Result<(), AttributeError> {
+    ///         creation.fix(&LIMIT, 7)
+    ///     }
+    /// }
+    /// # #[squall::interface]
+    /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
+    /// # struct Count;
+    /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
+    /// let binding = Binding::new(Limited);
+    /// let hits: squall::Owned<dyn Hits> = binding.govern(|_| Count)?;
+    /// let values = binding.values().unwrap();
+    /// let error = values.set(&LIMIT, 8).unwrap_err();
+    /// assert!(error.to_string().contains("it was fixed to 7 when the object was created"));
+    /// assert_eq!(values.get(&LIMIT), 7);
+    /// # Ok::<(), squall::policy::GovernError>(())
+    /// ```
+    pub fn fix<T: Value>(&self, attribute: &'static Attribute<T>, value: T) -> Result<(), AttributeError> {
+        self.values.map_or(Ok(()), |values| values.fix(attribute, value))
+    }
+
     /// Creates the object. Each [`create`](super::Policy::create) that succeeds ends with this call.
     ///
     /// # Errors

@@ -9,6 +9,9 @@
 //! implementation made by the same binding ([`Binding::next`]) keeps the policy with its state, for example
 //! its lock or its queue. Attributes, which the policy interprets, can change while the program runs.
 //!
+//! Attributes that should not change are [fixed](Creation::fix) when the object is created, or by the type of
+//! the policy (see [`Setting`]).
+//!
 //! The object can call its own policy, because the author's value gets the [`Binding`] before the object
 //! exists. The [`Condition`]s of a [`Monitor`] work that way.
 //!
@@ -102,12 +105,14 @@ mod binding;
 mod block;
 mod creation;
 mod kinds;
+mod setting;
 
 pub use binding::{Binding, Governor, governed};
 pub use block::Block;
 pub(crate) use block::LATE;
 pub use creation::{Created, Creation, GovernError};
 pub use kinds::{Adt, Condition, Monitor, Task, ThreadedAdt};
+pub use setting::{Constant, Fixed, Setting, Steered};
 
 use crate::attribute::{AttributeError, ClassValues};
 
