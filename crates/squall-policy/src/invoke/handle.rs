@@ -4,6 +4,10 @@
 //!   drops it, a waiter that helps, or a cancelled event. That party stores the result.
 //! - I2. A result is stored once. It is then taken once, or dropped when both the `PendingCall` and the
 //!   `Runner` are gone. The drop runs under no lock.
+//! - I3. A waiter helps only an invocation that was passed to an executor. One that an event keeps runs when
+//!   the event says so.
+//! - I4. The function runs without the state of the code around it: attributes, deadlines and callers belong
+//!   to an invocation, not to the thread that runs it.
 
 use squall_core::wrap::catching;
 use std::fmt;
@@ -47,9 +51,16 @@ type Function<R> = Box<dyn FnOnce() -> Result<R, InvokeError> + Send>;
 pub struct PendingCall<R>(Arc<Invocation<R>>);
 
 struct Invocation<R> {
-    function: Mutex<Option<Function<R>>>,
+    waiting: Mutex<Waiting<R>>,
     slot: Mutex<Slot<R>>,
     filled: Condvar,
+}
+
+struct Waiting<R> {
+    /// Absent once a party has taken it (I1).
+    function: Option<Function<R>>,
+    /// `true` once a waiter may run the function (I3).
+    is_helped: bool,
 }
 
 enum Slot<R> {
@@ -64,14 +75,35 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<R> Invocation<R> {
-    fn take_function(&self) -> Option<Function<R>> {
-        lock(&self.function).take()
+    fn new(function: Option<Function<R>>, slot: Slot<R>) -> Invocation<R> {
+        Invocation {
+            waiting: Mutex::new(Waiting { function, is_helped: false }),
+            slot: Mutex::new(slot),
+            filled: Condvar::new(),
+        }
     }
 
+    fn take_function(&self) -> Option<Function<R>> {
+        lock(&self.waiting).function.take()
+    }
+
+    /// Runs the function (I4).
     fn run(&self) {
         if let Some(function) = self.take_function() {
-            self.fill(function());
+            self.fill(squall_rcu::__run_served(function));
         }
+    }
+
+    /// Runs the function for a waiter, if a waiter may (I3).
+    fn help(&self) {
+        let is_helped = lock(&self.waiting).is_helped;
+        if is_helped {
+            self.run();
+        }
+    }
+
+    fn let_waiters_help(&self) {
+        lock(&self.waiting).is_helped = true;
     }
 
     /// Ends the invocation without a result, unless a thread runs it.
@@ -112,16 +144,13 @@ impl<R: Send + 'static> Runner<R> {
     pub(super) fn new(
         f: impl FnOnce() -> Result<R, InvokeError> + Send + 'static,
     ) -> (Runner<R>, PendingCall<R>) {
-        let invocation = Arc::new(Invocation {
-            function: Mutex::new(Some(Box::new(f))),
-            slot: Mutex::new(Slot::Empty(None)),
-            filled: Condvar::new(),
-        });
+        let invocation = Arc::new(Invocation::new(Some(Box::new(f)), Slot::Empty(None)));
         (Runner(Arc::clone(&invocation)), PendingCall(invocation))
     }
 
-    /// Converts it to work for an executor.
+    /// Converts it to work for an executor. A waiter of the pool may run it first.
     pub(super) fn into_work(self) -> Work {
+        self.0.let_waiters_help();
         Box::new(move || self.0.run())
     }
 
@@ -165,8 +194,8 @@ impl<R> PendingCall<R> {
 
     /// Blocks the thread until the result is there. A task awaits the `PendingCall` itself.
     ///
-    /// A pool thread runs the call itself if it has not begun, so that invocations that wait for each other
-    /// do not exhaust the pool.
+    /// A pool thread runs the call itself if an executor has it and it has not begun, so that invocations that
+    /// wait for each other do not exhaust the pool.
     ///
     /// # Errors
     /// [`InvokeError`]. Inside an operation, if the invocation has not ended yet,
@@ -200,7 +229,7 @@ impl<R> PendingCall<R> {
         }
         if in_pool() && by.is_none() {
             drop(slot);
-            self.0.run();
+            self.0.help();
             slot = lock(&self.0.slot);
         }
         loop {

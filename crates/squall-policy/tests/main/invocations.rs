@@ -1,6 +1,7 @@
 //! Invocation modes, and pending calls that are waited for, polled, awaited, or dropped at any moment.
 
-use squall_core::{CallError, Owned, shared};
+use squall_core::{CallError, Handle, Owned, shared};
+use squall_policy::attribute::{Attribute, receive, with};
 use squall_policy::invoke::{
     self, Event, InvokeError, PendingCall, Work, asynchronous, asynchronous_by, asynchronous_on,
     event_dependent, synchronous, synchronous_by,
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Serialises the tests that change the process-wide pool or count its threads.
 static POOL: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -273,6 +274,40 @@ fn invocations_that_wait_for_each_other_do_not_use_the_pool_up() {
         inner.wait().unwrap() + 1
     });
     assert_eq!(nested.wait().unwrap(), 3);
+    invoke::set_pool_size(before);
+}
+
+#[test]
+fn a_waiter_of_the_pool_leaves_a_call_to_the_event_that_keeps_it() {
+    let _alone = alone();
+    let desk = desk();
+    let event = Event::new();
+    let kept = event_dependent(&event, desk.handle(), |desk| desk.add(5));
+    let (tell, told) = channel();
+    let waiter = asynchronous(desk.handle(), move |_| {
+        tell.send(()).unwrap();
+        kept.wait()
+    });
+    told.recv().unwrap();
+    assert_eq!(event.cancel(), 1);
+    assert!(matches!(waiter.wait().unwrap(), Err(InvokeError::Cancelled)));
+    assert_eq!(desk.add(0), 0, "it did not run");
+}
+
+#[test]
+fn a_thread_that_helps_a_call_gives_it_no_attributes_of_its_own() {
+    static DEPTH: Attribute<u64> = Attribute::new("depth", 1);
+    let _alone = alone();
+    let before = invoke::pool_size();
+    invoke::set_pool_size(1);
+    let desk = desk();
+    let outer = asynchronous(desk.handle(), |desk| {
+        let seen = |desk: Handle<dyn Desk>| receive(desk, |call| call.get(&DEPTH));
+        // The only thread of the pool is this one. So it runs the call while it waits.
+        let inner = asynchronous(desk, seen);
+        with(desk, (&DEPTH, 7), |desk| (inner.wait().unwrap(), seen(desk))).unwrap()
+    });
+    assert_eq!(outer.wait().unwrap(), (None, Some(7)));
     invoke::set_pool_size(before);
 }
 
