@@ -115,6 +115,20 @@ impl CallAttributes {
         entry.map(|entry| T::from_bits(entry.bits))
     }
 
+    /// Removes an attribute, and returns its value if the list had it.
+    #[cfg(feature = "policies")]
+    pub(crate) fn take<T: Value>(&mut self, attribute: &'static Attribute<T>) -> Option<T> {
+        let value = self.get(attribute)?;
+        // Attributes that were received may contain one twice; the first counts.
+        let (before, count) = (self.entries, self.count);
+        self.count = 0;
+        for entry in before[..count].iter().filter(|entry| !entry.is_of(attribute.identity())) {
+            self.entries[self.count] = *entry;
+            self.count += 1;
+        }
+        Some(value)
+    }
+
     /// Returns the number of attributes.
     pub fn len(&self) -> usize {
         self.count

@@ -137,6 +137,8 @@ use std::time::Duration;
 
 pub use call::{CALL_ATTRIBUTES_MAX, CallAttributes, Callee, Given, Received, receive, with};
 pub use error::{AttributeError, Holder, Refusal};
+#[cfg(feature = "policies")]
+pub(crate) use error::{list, quotable};
 pub use registry::{attach, attached, detach, values_of};
 pub use schema::{ATTRIBUTES_MAX, Schema};
 #[doc(hidden)]

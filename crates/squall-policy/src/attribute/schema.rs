@@ -4,7 +4,11 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
+#[cfg(feature = "policies")]
+use super::Attribute;
 use super::error::{AttributeError, Holder, Refusal};
+#[cfg(feature = "policies")]
+use super::value::Value;
 use super::{AnyAttribute, Head};
 
 /// Largest number of attributes of a class: a set of attributes is one word, with one bit each.
@@ -88,6 +92,13 @@ impl Schema {
         // Written only once: otherwise the readers of an attribute in two schemas would overwrite it in turn.
         let _ = head.place.compare_exchange(0, index as u8 + 1, Ordering::Relaxed, Ordering::Relaxed);
         Some(index)
+    }
+
+    /// Returns `true` if the class has this attribute.
+    #[cfg(feature = "policies")]
+    #[inline]
+    pub(crate) fn has<T: Value>(&self, attribute: &'static Attribute<T>) -> bool {
+        self.index_of(attribute.identity()).is_some()
     }
 
     /// Returns the position of the operation with this name.

@@ -433,7 +433,7 @@ pub const fn check_names(names: &[&str]) {
         while other < at {
             assert!(
                 !are_equal(names[at].as_bytes(), names[other].as_bytes()),
-                "two choices have the same name"
+                "two choices or two modes have the same name"
             );
             other += 1;
         }
@@ -443,12 +443,12 @@ pub const fn check_names(names: &[&str]) {
 
 /// Rejects an empty name and characters other than lower-case letters, digits, `-` and `_`.
 pub(super) const fn check_name(name: &str) {
-    assert!(!name.is_empty(), "the name of an attribute or a choice is empty");
+    assert!(!name.is_empty(), "the name of an attribute, a choice or a mode is empty");
     let mut at = 0;
     while at < name.len() {
         assert!(
             matches!(name.as_bytes()[at], b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'),
-            "the name of an attribute or a choice has a character other than lower-case letters, digits, `-` and `_`"
+            "the name of an attribute, a choice or a mode has a character other than lower-case letters, digits, `-` and `_`"
         );
         at += 1;
     }

@@ -1,13 +1,15 @@
 //! Pending results of asynchronous invocations.
 //!
-//! - I1. Exactly one party takes the function of an invocation: the executor that runs it, the executor that
+//! - I1. Exactly one party takes the function of an invocation: the executor or the policy that runs it or
 //!   drops it, a waiter that helps, or a cancelled event. That party stores the result.
-//! - I2. A result is stored once. It is then taken once, or dropped when both the `PendingCall` and the
-//!   `Runner` are gone. The drop runs under no lock.
-//! - I3. A waiter helps only an invocation that was passed to an executor. One that an event keeps runs when
-//!   the event says so.
+//! - I2. The first result stays, unless the policy panicked before the caller had the `PendingCall`. A result
+//!   is then taken once, or dropped when both the `PendingCall` and the `Runner` are gone. The drop runs under
+//!   no lock.
+//! - I3. A waiter helps only an invocation that was passed to an executor. One that a policy or an event keeps
+//!   runs when the policy or the event says so.
 //! - I4. The function runs without the state of the code around it: attributes, deadlines and callers belong
-//!   to an invocation, not to the thread that runs it.
+//!   to an invocation, not to the thread that runs it. One exception: a policy that runs a call on its
+//!   caller's thread, before the caller goes on, leaves the caller's state in place.
 
 use squall_core::wrap::catching;
 use std::fmt;
@@ -50,7 +52,7 @@ type Function<R> = Box<dyn FnOnce() -> Result<R, InvokeError> + Send>;
 #[must_use = "the invocation goes on without it, and its errors are lost"]
 pub struct PendingCall<R>(Arc<Invocation<R>>);
 
-struct Invocation<R> {
+pub(super) struct Invocation<R> {
     waiting: Mutex<Waiting<R>>,
     slot: Mutex<Slot<R>>,
     filled: Condvar,
@@ -87,7 +89,7 @@ impl<R> Invocation<R> {
         lock(&self.waiting).function.take()
     }
 
-    /// Runs the function (I4).
+    /// Runs the function on a thread that owes it nothing (I4).
     fn run(&self) {
         if let Some(function) = self.take_function() {
             self.fill(squall_rcu::__run_served(function));
@@ -115,8 +117,15 @@ impl<R> Invocation<R> {
         }
     }
 
+    /// Stores the result, unless there is one (I2).
     fn fill(&self, result: Result<R, InvokeError>) {
-        let before = replace(&mut *lock(&self.slot), Slot::Full(result));
+        let mut slot = lock(&self.slot);
+        let Slot::Empty(_) = &*slot else {
+            drop(slot);
+            return drop(result);
+        };
+        let before = replace(&mut *slot, Slot::Full(result));
+        drop(slot);
         self.filled.notify_all();
         if let Slot::Empty(Some(waker)) = before {
             waker.wake();
@@ -133,6 +142,48 @@ impl<R> Invocation<R> {
             },
             Slot::Taken => panic!("the result of an invocation was taken before"),
         }
+    }
+}
+
+/// An invocation, with the type of its result erased.
+pub(super) trait AnyInvocation: Send + Sync {
+    /// Runs it on a thread that owes it nothing.
+    fn run(&self);
+    /// Runs it on its caller's thread, before the caller goes on.
+    fn run_in_place(&self);
+    /// Lets a waiter of the pool run it.
+    fn let_waiters_help(&self);
+    /// Returns `true` if it has neither begun nor ended.
+    fn is_waiting(&self) -> bool;
+    /// Ends it with this error, unless it has begun.
+    fn give_up(&self, error: InvokeError);
+    /// Ends it with this error, even if it has begun or ended.
+    fn fail(&self, error: InvokeError);
+}
+
+impl<R: Send> AnyInvocation for Invocation<R> {
+    fn run(&self) {
+        Invocation::run(self);
+    }
+    fn run_in_place(&self) {
+        if let Some(function) = self.take_function() {
+            self.fill(function());
+        }
+    }
+    fn let_waiters_help(&self) {
+        Invocation::let_waiters_help(self);
+    }
+    fn is_waiting(&self) -> bool {
+        lock(&self.waiting).function.is_some()
+    }
+    fn give_up(&self, error: InvokeError) {
+        Invocation::give_up(self, error);
+    }
+    fn fail(&self, error: InvokeError) {
+        let function = self.take_function();
+        let _ = catching(|| drop(function));
+        let before = replace(&mut *lock(&self.slot), Slot::Full(Err(error)));
+        let _ = catching(|| drop(before));
     }
 }
 
@@ -167,6 +218,22 @@ impl<R> Drop for Runner<R> {
 }
 
 impl<R> PendingCall<R> {
+    /// Creates the pending result of an invocation that has ended.
+    pub(super) fn ended(result: Result<R, InvokeError>) -> PendingCall<R> {
+        PendingCall(Arc::new(Invocation::new(None, Slot::Full(result))))
+    }
+
+    /// Creates an invocation of `f`, to be run by a policy, and its pending result.
+    pub(super) fn for_policy(
+        f: impl FnOnce() -> Result<R, InvokeError> + Send + 'static,
+    ) -> (Arc<dyn AnyInvocation>, PendingCall<R>)
+    where
+        R: Send + 'static,
+    {
+        let invocation = Arc::new(Invocation::new(Some(Box::new(f)), Slot::Empty(None)));
+        (invocation.clone(), PendingCall(invocation))
+    }
+
     /// Returns `true` if the result is there, or was taken.
     pub fn is_finished(&self) -> bool {
         !matches!(&*lock(&self.0.slot), Slot::Empty(_))
@@ -268,5 +335,22 @@ impl<R> Future for PendingCall<R> {
 impl<R> fmt::Debug for PendingCall<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PendingCall").field("is_finished", &self.is_finished()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiter_helps_only_what_an_executor_has() {
+        let (runner, pending) = Runner::new(|| Ok(7));
+        pending.0.help();
+        assert!(!pending.is_finished());
+        let work = runner.into_work();
+        pending.0.help();
+        assert!(pending.is_finished());
+        drop(work);
+        assert_eq!(pending.wait().unwrap(), 7);
     }
 }

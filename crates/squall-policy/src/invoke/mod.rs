@@ -9,6 +9,8 @@
 //! | [`asynchronous`] | soon, on an executor | a [`PendingCall`] |
 //! | [`synchronous_by`], [`asynchronous_by`] | if it can begin by its deadline | the same, and its lateness |
 //! | [`event_dependent`] | when other threads [release it](Event) | a [`PendingCall`] |
+//! | [`call`] | as the attribute [`INVOCATION`] says: synchronous or asynchronous | a [`PendingCall`] |
+//! | [`in_mode`] | as the object's policy decides | a [`PendingCall`] |
 //!
 //! In every mode an error is returned if the object was destroyed, if a policy refuses, or if the method
 //! panics: the panic does not unwind through the caller. Modes that return before the call runs need a
@@ -47,6 +49,17 @@
 //! # Ok::<(), InvokeError>(())
 //! ```
 //!
+//! # Modes of policies
+//!
+//! A policy adds modes: it lists them in [`Policy::MODES`](crate::Policy::MODES), and
+//! [`Policy::invoke_mode`](crate::Policy::invoke_mode) gets each call as a [`Dispatch`]. The policy runs the call, passes it
+//! to a thread, keeps it for later, or refuses it. [`Monitor`](crate::Monitor) has the mode [`TRY`], in which a
+//! call does not wait. [`Task`](crate::Task) and [`ThreadedAdt`](crate::ThreadedAdt) make asynchronous calls on
+//! their own threads. For a mode of one's own, see [`Dispatch`].
+//!
+//! Attributes and deadlines belong to the call: [`call`] and [`in_mode`] take along those given to it. A thread
+//! that runs a call for another one adds nothing of its own.
+//!
 //! # Swaps
 //!
 //! The thread that runs an asynchronous call makes it outside any other call. So it parks while the object's
@@ -55,24 +68,32 @@
 //! waiting is an error.
 //!
 //! # Source
-//! KTK §2.1, §2.2 and §3: `InvocationType`, `INVOKE$mode` (KT-08 to KT-10). In KTK a policy chooses the mode
-//! by an attribute. Here the caller chooses it, because a pending result has another type than a result.
+//! KTK §2.1, §2.2, §3 and §4: `InvocationType`, `INVOKE$mode` (KT-08 to KT-10). In KTK an attribute can make each
+//! call asynchronous. Here the caller writes [`call`], because a pending result has another type than a result.
 
-pub(crate) mod deadline;
+pub(crate) mod context;
+mod dispatch;
 mod error;
 mod event;
 mod executor;
+pub(crate) mod governed;
 mod handle;
+mod invoker;
+mod mode;
 pub(crate) mod threads;
 
 use squall_core::wrap::catching;
 use squall_core::{Handle, Interface};
 use std::time::{Duration, Instant};
 
-pub use error::{InvokeError, Payload};
+pub use dispatch::Dispatch;
+pub use error::{InvokeError, Payload, Unknown};
 pub use event::{Event, WAITING_MAX};
 pub use executor::{Executor, POOL_QUEUE_MAX, Work, pool_size, set_executor, set_pool_size};
 pub use handle::PendingCall;
+pub use invoker::{INVOCATION, Invocation, Invoker, call, in_mode, in_mode_named};
+pub(crate) use mode::check_modes;
+pub use mode::{ASYNCHRONOUS, Mode, TRY};
 pub use threads::threads;
 
 use executor::execute;
@@ -170,7 +191,7 @@ where
         return Err(InvokeError::TooLate);
     }
     let value = {
-        let _deadline = deadline::set(Handle::id(handle), deadline);
+        let _deadline = context::set_deadline(Handle::id(handle), deadline);
         synchronous(handle, f)?
     };
     let late = Instant::now().checked_duration_since(deadline).filter(|late| !late.is_zero());

@@ -12,13 +12,15 @@ use squall_machine::ClusterSize;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::Policy;
 use super::block::{self, Block, Parameters};
 use super::creation::{Creation, GovernError, Shape};
 use crate::attribute::{self, Callee, InstanceValues, Received, receive};
-use crate::invoke::deadline;
+use crate::invoke::context::{self, FIXED};
+use crate::invoke::governed::{self, Governed};
+use crate::invoke::{Dispatch, Mode, check_modes};
 
 /// A policy together with the object that it governs or will govern.
 ///
@@ -112,6 +114,7 @@ fn check_kind<I: ?Sized + Interface, P: Policy>() {
 impl<P: Policy> Binding<P> {
     /// Creates a binding that governs no object yet.
     pub fn new(policy: P) -> Binding<P> {
+        const { check_modes(P::MODES) };
         let values = policy.class().map(|class| Arc::new(InstanceValues::of_class(class)));
         Binding(Arc::new(Bound { policy, values, object: OnceLock::new(), governors: AtomicUsize::new(0) }))
     }
@@ -323,6 +326,8 @@ impl<P: Policy> Binding<P> {
         if let Some(values) = values {
             attribute::attach(id, Arc::clone(values));
         }
+        let governed = Arc::downgrade(&self.0) as Weak<dyn Governed>;
+        governed::register(&governed, (id, interfaces_count::<I>()));
         Ok(owned)
     }
 }
@@ -385,14 +390,15 @@ impl<P: Policy> Governor<P> {
             {
                 return Err(self.refusal(why));
             }
-            let by = deadline::of(object.id, object.interfaces);
+            let context = context::of(object.id, object.interfaces);
             // Shortens the lifetime to that of the received attributes.
             #[expect(clippy::needless_match, reason = "each arm shortens the life of what it holds")]
             let parameters = match parameters {
                 Parameters::Kept(run) => Parameters::Kept(run),
                 Parameters::Sent(run) => Parameters::Sent(run),
             };
-            let mut block = Block::new(object.id, call, attributes, bound.values.as_ref(), by, parameters);
+            let mut block =
+                Block::new(object.id, call, attributes, bound.values.as_ref(), context, parameters);
             bound.policy.invoke(&mut block);
             match block.end() {
                 block::State::Refused(why) => Err(self.refusal(why)),
@@ -414,8 +420,34 @@ impl<P: Policy> Bound<P> {
         if attributes.check(values.schema()).is_err() {
             return Some("it was given an attribute that its policy does not have");
         }
-        let fixed = attributes.contradicts(values);
-        fixed.then_some("it was given an attribute that was fixed when its object was created")
+        attributes.contradicts(values).then_some(FIXED)
+    }
+}
+
+impl<P: Policy> Governed for Bound<P> {
+    fn ids(&self) -> (Id, u32) {
+        self.object.get().map_or((Id::NULL, 0), |object| (object.id, object.interfaces))
+    }
+    fn callee(&self) -> Callee {
+        self.object.get().map_or_else(|| Callee::from(Id::NULL), |object| object.callee)
+    }
+    fn modes(&self) -> &'static [&'static Mode] {
+        P::MODES
+    }
+    fn values(&self) -> Option<&Arc<InstanceValues>> {
+        self.values.as_ref()
+    }
+    fn invoke_mode(&self, mode: &'static Mode, call: Dispatch) {
+        self.policy.invoke_mode(mode, call);
+    }
+}
+
+impl<P> Drop for Bound<P> {
+    fn drop(&mut self) {
+        // The object can outlive its policy's last governor for a while, so this removes the entry too.
+        if let Some(object) = self.object.get() {
+            governed::unregister((object.id, object.interfaces));
+        }
     }
 }
 
@@ -458,11 +490,11 @@ impl<P: Policy> Drop for Governor<P> {
         // AcqRel: pairs with the other drops. The last drop happens after everything that calls through the
         // other governors have done.
         if self.0.governors.fetch_sub(1, Ordering::AcqRel) == 1 {
-            if let Some(id) = self.0.id()
-                && self.0.values.is_some()
-                && class_of(id).is_none()
+            if let Some(object) = self.0.object.get()
+                && class_of(object.id).is_none()
             {
-                attribute::detach(id);
+                attribute::detach(object.id);
+                governed::unregister((object.id, object.interfaces));
             }
             self.0.policy.ended();
         }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::attribute::{Attribute, InstanceValues, Received, Value};
-use crate::invoke::deadline;
+use crate::invoke::Mode;
+use crate::invoke::context::{self, LATE};
 
 /// A call on its way through a [`Policy`](super::Policy).
 ///
@@ -44,6 +45,7 @@ pub struct Block<'a> {
     attributes: Received<'a>,
     values: Option<&'a Arc<InstanceValues>>,
     deadline: Option<Instant>,
+    mode: Option<&'static Mode>,
     parameters: Parameters<'a>,
     state: State,
 }
@@ -67,9 +69,6 @@ fn has_passed(deadline: Instant) -> bool {
     Instant::now() >= deadline
 }
 
-/// Reason for refusing a call that begins after its deadline.
-pub(crate) const LATE: &str = "its deadline passed before it began";
-
 impl<'a> Block<'a> {
     #[inline]
     pub(super) fn new(
@@ -77,10 +76,10 @@ impl<'a> Block<'a> {
         call: &'static Invoked,
         attributes: Received<'a>,
         values: Option<&'a Arc<InstanceValues>>,
-        deadline: Option<Instant>,
+        (deadline, mode): (Option<Instant>, Option<&'static Mode>),
         parameters: Parameters<'a>,
     ) -> Block<'a> {
-        Block { id, call, attributes, values, deadline, parameters, state: State::Waiting }
+        Block { id, call, attributes, values, deadline, mode, parameters, state: State::Waiting }
     }
 
     /// Returns the object.
@@ -147,6 +146,19 @@ impl<'a> Block<'a> {
         self.deadline
     }
 
+    /// Returns the mode of the policy in which the call is made, or `None` for a plain call. Calls that the
+    /// method makes are not in this mode.
+    #[inline]
+    pub fn mode(&self) -> Option<&'static Mode> {
+        self.mode
+    }
+
+    /// Returns `true` if the call is made in this mode.
+    #[inline]
+    pub fn is_in(&self, mode: &'static Mode) -> bool {
+        self.mode.is_some_and(|own| own == mode)
+    }
+
     /// Returns `true` if another thread may run the call, because its arguments and its result are `Send`.
     #[inline]
     pub fn can_be_sent(&self) -> bool {
@@ -187,8 +199,8 @@ impl<'a> Block<'a> {
                 return;
             }
             self.state = State::Made;
-            // Calls that the method makes do not inherit this deadline.
-            let _begun = self.deadline.map(|_| deadline::begun());
+            // Calls that the method makes do not inherit the deadline and the mode.
+            let _begun = (self.deadline.is_some() || self.mode.is_some()).then(context::begun);
             match &mut self.parameters {
                 Parameters::Kept(run) => run(),
                 Parameters::Sent(run) => run(),

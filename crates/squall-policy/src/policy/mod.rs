@@ -9,8 +9,9 @@
 //! implementation made by the same binding ([`Binding::next`]) keeps the policy with its state, for example
 //! its lock or its queue. Attributes, which the policy interprets, can change while the program runs.
 //!
-//! Attributes that should not change are [fixed](Creation::fix) when the object is created, or by the type of
-//! the policy (see [`Setting`]).
+//! A policy can add [modes](crate::invoke#modes-of-policies) in which callers invoke the object. Attributes
+//! that should not change are [fixed](Creation::fix) when the object is created, or by the type of the policy
+//! (see [`Setting`]).
 //!
 //! The object can call its own policy, because the author's value gets the [`Binding`] before the object
 //! exists. The [`Condition`]s of a [`Monitor`] work that way.
@@ -109,12 +110,12 @@ mod setting;
 
 pub use binding::{Binding, Governor, governed};
 pub use block::Block;
-pub(crate) use block::LATE;
 pub use creation::{Created, Creation, GovernError};
 pub use kinds::{Adt, Condition, Monitor, Task, ThreadedAdt};
 pub use setting::{Constant, Fixed, Setting, Steered};
 
 use crate::attribute::{AttributeError, ClassValues};
+use crate::invoke::{Dispatch, Mode};
 
 /// Decides how the calls of an object are made.
 ///
@@ -146,6 +147,9 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// `true` if the policy makes callers wait. Then it can govern only interfaces with all methods
     /// marked `#[blocking]`, which the compiler checks.
     const WAITS: bool = false;
+
+    /// Modes that the policy adds, with names of their own.
+    const MODES: &'static [&'static Mode] = &[];
 
     /// Returns the attributes that the policy interprets. Each object gets values of its own, registered for
     /// [`attribute::values_of`](crate::attribute::values_of).
@@ -195,6 +199,16 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// marked `#[blocking]`.
     fn invoke(&self, block: &mut Block<'_>) {
         block.proceed();
+    }
+
+    /// Makes a call in one of the policy's [`MODES`](Policy::MODES): runs it, passes it to a thread, keeps it
+    /// for later, or refuses it.
+    ///
+    /// Runs on the caller's thread, inside an operation if the caller is in one. A panic goes to the caller,
+    /// and ends this call alone. For an example see [`Dispatch`].
+    fn invoke_mode(&self, mode: &'static Mode, call: Dispatch) {
+        let _ = mode;
+        call.refuse("its policy lists the mode, but does not make calls in it");
     }
 
     /// Called when the object ends, or when a swap waits for its calls. Calls that wait in this policy must

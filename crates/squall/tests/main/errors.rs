@@ -317,8 +317,11 @@ fn errors_of_policies_say_what_happened_and_the_remedy() {
             "the method did not run: its deadline passed before it began; allow more time",
         ),
         (&InvokeError::Cancelled, "the method did not run: its event was cancelled; invoke it again"),
-        (&InvokeError::Dropped, "the method did not run: its executor dropped it; keep the executor"),
-        (&InvokeError::Full, "the method did not run: its event's queue is full; invoke it again later"),
+        (
+            &InvokeError::Dropped,
+            "the method did not run: its executor or its policy dropped it; keep the call",
+        ),
+        (&InvokeError::Full, "the method did not run: its queue is full; invoke it again later"),
         (&InvokeError::InOperation, "the result was waited for inside an operation; wait for it outside"),
         (&GovernError::Refused("no room"), "the policy of the new object refused to create it: no room"),
     ]);

@@ -24,12 +24,14 @@ use std::thread::{self, Thread, ThreadId};
 use std::time::Instant;
 
 use super::IN_OPERATION;
+use crate::invoke::{Dispatch, Mode, TRY};
 use crate::policy::{Block, Policy};
 
 /// Monitor: one call of the object runs at a time, on its caller's thread. Calls enter in order of arrival. A
 /// call may wait for a [`Condition`]; other calls enter during the wait.
 ///
-/// A call from inside the monitor to the same object is refused, because it would wait for itself.
+/// A call from inside the monitor to the same object is refused, because it would wait for itself. In the mode
+/// [`TRY`] a call does not wait to enter: it is refused if another call is inside.
 ///
 /// Swaps keep these rules. Calls in the old and the new implementation exclude each other. A call that waits
 /// for a condition leaves for the swap and is repeated on the new implementation, if its arguments can be
@@ -183,6 +185,8 @@ enum Entered {
     Late,
     /// The thread moves the state of an object and must not wait.
     InTransfer,
+    /// Another call is inside, and this one does not wait.
+    Busy,
 }
 
 impl Inner {
@@ -192,7 +196,8 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enter(&self, by: Option<Instant>) -> Entered {
+    /// Enters for a call. `waits` is false in the mode [`TRY`].
+    fn enter(&self, by: Option<Instant>, waits: bool) -> Entered {
         let me = me();
         let first;
         let waiter = {
@@ -203,6 +208,7 @@ impl Inner {
                     return Entered::Inside;
                 }
                 Some(holder) if holder == me => return Entered::Again,
+                Some(_) if !waits => return Entered::Busy,
                 // The holder may be waiting for the swap in which this thread moves state.
                 Some(_) if in_transfer() => return Entered::InTransfer,
                 Some(_) => {}
@@ -372,6 +378,12 @@ impl Drop for Inside<'_> {
 
 impl Policy for Monitor {
     const WAITS: bool = true;
+    const MODES: &'static [&'static Mode] = &[&TRY];
+
+    fn invoke_mode(&self, _try: &'static Mode, call: Dispatch) {
+        // The calls inside see the mode in `invoke`.
+        call.run();
+    }
 
     fn invoke(&self, block: &mut Block<'_>) {
         if squall_rcu::in_operation() {
@@ -379,11 +391,12 @@ impl Policy for Monitor {
         }
         // The object serves, so its id is known to all calls that wait here.
         self.inner.id.get_or_init(|| block.id());
-        match self.inner.enter(block.deadline()) {
+        match self.inner.enter(block.deadline(), !block.is_in(&TRY)) {
             Entered::Inside => {
                 let _inside = Inside(&self.inner);
                 block.proceed();
             }
+            Entered::Busy => block.refuse("another call is in the monitor, and this one does not wait"),
             Entered::Again => block.refuse("this thread is in the monitor already and would wait for itself"),
             Entered::InTransfer => block
                 .refuse("another call is inside, but this thread moves an object's state and must not wait"),

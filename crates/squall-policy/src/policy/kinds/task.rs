@@ -5,12 +5,13 @@
 //! - I2. While `running` there is a thread. The caller that enqueues a call while there is no thread starts
 //!   one. The thread ends only if it finds the queue empty and the object `ended`. Both decisions are made
 //!   under the lock, so each call has a thread.
-//! - I3. Each queued call has a caller that waits for it, so the queue is no longer than the number of
-//!   callers.
+//! - I3. A queued call has a caller that waits for it, or is one of at most `SENT_MAX` asynchronous calls. So
+//!   the queue is bounded.
 //!
 //! Source: KTK §2.2 (KT-05), after Ada's tasks. The methods are the entries. There are no guards: an entry
 //! that cannot serve yet says so by its result, or the object is a monitor.
 
+use squall_core::class_of;
 use squall_core::wrap::{Job, in_transfer};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -19,7 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 use super::{IN_OPERATION, IN_TRANSFER};
-use crate::invoke::threads;
+use crate::invoke::{ASYNCHRONOUS, Dispatch, Mode, WAITING_MAX, threads};
 use crate::policy::{Block, Policy};
 
 /// Task: an object with one thread of its own, which runs the calls one at a time, in order of arrival. Calls
@@ -34,6 +35,9 @@ use crate::policy::{Block, Policy};
 /// the task's thread waits. A call that a method makes of its own object is refused, because it would wait
 /// for itself. A call by an export or an import of a swap is refused too, because earlier calls in the queue
 /// may wait for that swap. A panic goes to the caller; the task continues with the next call.
+///
+/// The caller of an [`ASYNCHRONOUS`] call enqueues it and goes on. Up to 65,536 such calls are queued; later ones
+/// end with [`InvokeError::Full`](crate::invoke::InvokeError::Full).
 ///
 /// # Cost
 /// Two thread switches and one allocation for each call. An idle task has no wake-ups.
@@ -87,11 +91,18 @@ struct State {
     thread: Option<ThreadId>,
     ended: bool,
     taken: u64,
+    /// Number of asynchronous calls in `waiting`, at most `SENT_MAX`.
+    sent: usize,
 }
+
+/// Largest number of asynchronous calls in the queue.
+const SENT_MAX: usize = WAITING_MAX;
 
 /// A queued call.
 enum Entry {
     Job(Job),
+    /// Its caller does not wait.
+    Sent(Dispatch),
     /// The caller runs the call itself.
     Turn(Arc<Turn>),
 }
@@ -148,9 +159,11 @@ impl Line {
         loop {
             if let Some(entry) = state.waiting.pop_front() {
                 state.taken += 1;
+                state.sent -= usize::from(matches!(entry, Entry::Sent(_)));
                 drop(state);
                 match entry {
                     Entry::Job(job) => job.run(),
+                    Entry::Sent(call) => call.run(),
                     Entry::Turn(turn) => {
                         turn.set(Stage::Begun);
                         turn.wait_for(Stage::Over);
@@ -205,30 +218,56 @@ impl Task {
         self.line.lock().taken
     }
 
-    /// Enqueues a call. If no thread can be started, drops it.
-    fn put(&self, entry: Entry) -> Result<(), NoThread> {
+    /// Enqueues a call. If no thread can be started, or the queue has too many asynchronous calls, returns it.
+    fn put(&self, entry: Entry) -> Result<(), (NoPlace, Entry)> {
         let mut state = self.line.lock();
+        let sent = usize::from(matches!(entry, Entry::Sent(_)));
+        if state.sent + sent > SENT_MAX {
+            return Err((NoPlace::Full, entry));
+        }
         state.ended = false;
         if !state.running {
             let line = Arc::clone(&self.line);
             // The thread first waits for our lock. On failure we return with the lock held, so `running`
             // matches the threads (I2).
-            threads::spawn(&self.name, move || line.run()).map_err(|_| NoThread)?;
+            if threads::spawn(&self.name, move || line.run()).is_err() {
+                return Err((NoPlace::NoThread, entry));
+            }
             state.running = true;
         }
+        state.sent += sent;
         state.waiting.push_back(entry);
         self.line.bell.notify_one();
         Ok(())
     }
 }
 
-/// The system could not start a thread.
-struct NoThread;
+/// Reason why a call was not enqueued.
+enum NoPlace {
+    /// The system could not start a thread.
+    NoThread,
+    /// There are too many asynchronous calls.
+    Full,
+}
 
 const NO_THREAD: &str = "the system could not start a thread for its task";
 
 impl Policy for Task {
     const WAITS: bool = true;
+    const MODES: &'static [&'static Mode] = &[&ASYNCHRONOUS];
+
+    fn invoke_mode(&self, _asynchronous: &'static Mode, call: Dispatch) {
+        let id = call.id();
+        match self.put(Entry::Sent(call)) {
+            Err((NoPlace::Full, Entry::Sent(call))) => call.end_full(),
+            Err((_, Entry::Sent(call))) => call.refuse(NO_THREAD),
+            _ => {}
+        }
+        // The object may have ended just before the call was enqueued.
+        if class_of(id).is_none() {
+            self.ended();
+        }
+    }
 
     fn invoke(&self, block: &mut Block<'_>) {
         if squall_rcu::in_operation() {
@@ -238,6 +277,9 @@ impl Policy for Task {
             return block.refuse(IN_TRANSFER);
         }
         if self.line.lock().thread == Some(thread::current().id()) {
+            if block.is_in(&ASYNCHRONOUS) {
+                return block.proceed();
+            }
             return block.refuse("this is the task's own thread and would wait for itself");
         }
         if !block.can_be_sent() {
@@ -250,8 +292,8 @@ impl Policy for Task {
             return block.proceed();
         }
         let in_line = |job| {
-            // If there is no thread, the job was dropped.
-            let _ = self.put(Entry::Job(job));
+            // If there is no thread, the job is dropped here.
+            drop(self.put(Entry::Job(job)));
         };
         if block.proceed_elsewhere(in_line).is_err() {
             block.refuse(NO_THREAD);

@@ -3,7 +3,7 @@
 use squall_core::wrap::{Job, in_transfer};
 
 use super::{IN_OPERATION, IN_TRANSFER};
-use crate::invoke::threads;
+use crate::invoke::{ASYNCHRONOUS, Dispatch, Mode, threads};
 use crate::policy::{Block, Policy};
 
 /// Threaded abstract data type: each call runs on a new thread named `squall-call`, while its caller waits.
@@ -15,7 +15,7 @@ use crate::policy::{Block, Policy};
 /// A method with an argument or a result that is not `Send` runs on its caller's thread. A call is refused if
 /// the system cannot start a thread. A call by an export or an import of a swap is refused, because the new
 /// thread could wait for that swap. During a swap a mediator lets this thread pass wherever it would let the
-/// caller pass. A panic goes to the caller.
+/// caller pass. A panic goes to the caller. The caller of an [`ASYNCHRONOUS`] call does not wait for the thread.
 ///
 /// # Cost
 /// One thread for each call: some tens of microseconds.
@@ -52,10 +52,20 @@ impl ThreadedAdt {
 
 impl Policy for ThreadedAdt {
     const WAITS: bool = true;
+    const MODES: &'static [&'static Mode] = &[&ASYNCHRONOUS];
+
+    fn invoke_mode(&self, _asynchronous: &'static Mode, call: Dispatch) {
+        // If no thread starts, the call is dropped with the closure.
+        drop(threads::spawn("squall-call", move || call.run()));
+    }
 
     fn invoke(&self, block: &mut Block<'_>) {
         if squall_rcu::in_operation() {
             return block.refuse(IN_OPERATION);
+        }
+        if block.is_in(&ASYNCHRONOUS) {
+            // This is the call's own thread.
+            return block.proceed();
         }
         if block.can_be_sent() && in_transfer() {
             return block.refuse(IN_TRANSFER);
