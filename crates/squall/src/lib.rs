@@ -84,8 +84,8 @@ pub mod policy {
     pub use squall_policy::*;
     #[cfg(feature = "policies")]
     pub use squall_policy::{
-        Adt, Binding, Block, Condition, Created, Creation, GovernError, Governor, Monitor, Policy, Task,
-        ThreadedAdt, governed, invoke,
+        Adt, Binding, Block, Condition, Constant, Created, Creation, Fixed, GovernError, Governor, Monitor,
+        Policy, Setting, Steered, Task, ThreadedAdt, governed, invoke,
     };
 }
 
