@@ -136,7 +136,7 @@ impl<'a> Creation<'a> {
     /// let values = binding.values().unwrap();
     /// let error = values.set(&LIMIT, 8).unwrap_err();
     /// assert!(error.to_string().contains("it was fixed to 7 when the object was created"));
-    /// assert_eq!(values.get(&LIMIT), 7);
+    /// assert_eq!((values.get(&LIMIT), values.fixed(&LIMIT)), (7, Some(7)));
     /// # Ok::<(), squall::policy::GovernError>(())
     /// ```
     pub fn fix<T: Value>(&self, attribute: &'static Attribute<T>, value: T) -> Result<(), AttributeError> {
