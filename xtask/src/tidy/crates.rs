@@ -62,6 +62,7 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate { name: "squall-cache-example", floor: EXAMPLES, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-untrusted-example", floor: EXAMPLES, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-workers-example", floor: EXAMPLES, may_unsafe: Unsafe::Nowhere, one_door: false },
+    Crate { name: "squall-tsp", floor: EXAMPLES, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate {
         name: "squall-bench",
         floor: INSTRUMENTS,
