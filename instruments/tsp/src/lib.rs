@@ -1,12 +1,20 @@
 #![forbid(unsafe_code)]
-//! The travelling salesman: problems in the format of TSPLIB.
+//! The travelling salesman, solved by branch and bound over a shared queue, with a proof of the optimum.
+//!
+//! A [`tsplib`] file becomes an [`Instance`]. [`Node`] is a subproblem with the bound of Little, Murty,
+//! Sweeney and Karel. [`exact`] computes the optimum of a small instance by a dynamic program.
 
 #[cfg(squall_global_alloc)]
 use squall_alloc as _;
 
+pub mod exact;
 mod instance;
+mod node;
+#[cfg(test)]
+mod random;
 mod tour;
 pub mod tsplib;
 
 pub use instance::{CITIES_MAX, CITIES_MIN, Instance, InstanceError, WEIGHT_MAX};
+pub use node::{Branch, Node};
 pub use tour::{Tour, TourError};
