@@ -7,6 +7,7 @@
 #[cfg(squall_global_alloc)]
 use squall_alloc as _;
 
+mod best;
 pub mod exact;
 mod instance;
 mod node;
@@ -15,6 +16,7 @@ mod random;
 mod tour;
 pub mod tsplib;
 
+pub use best::{BestTour, Offer};
 pub use instance::{CITIES_MAX, CITIES_MIN, Instance, InstanceError, WEIGHT_MAX};
 pub use node::{Branch, Node};
 pub use tour::{Tour, TourError};
