@@ -13,6 +13,7 @@ mod instance;
 mod node;
 #[cfg(test)]
 mod random;
+pub mod shipped;
 mod tour;
 pub mod tsplib;
 
