@@ -9,15 +9,19 @@ use squall_alloc as _;
 
 mod best;
 pub mod exact;
+mod frontier;
 mod instance;
 mod node;
 #[cfg(test)]
 mod random;
+mod search;
 pub mod shipped;
 mod tour;
 pub mod tsplib;
 
 pub use best::{BestTour, Offer};
+pub use frontier::{Fragments, Frontier, FrontierCounts, Model, priority};
 pub use instance::{CITIES_MAX, CITIES_MIN, Instance, InstanceError, WEIGHT_MAX};
 pub use node::{Branch, Node};
+pub use search::{Parallel, Progress, SearchError, Stepped, Work, parallel, stepped};
 pub use tour::{Tour, TourError};

@@ -1,0 +1,172 @@
+//! Searches against the dynamic program, over right frontiers and wrong ones.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use squall_history::rng::Rng;
+
+use super::*;
+use crate::exact::held_karp;
+use crate::random::random;
+use crate::shipped;
+use crate::{Fragments, FrontierCounts, Model};
+
+/// A search with some number of searchers.
+type Search = fn(&Instance, &dyn Frontier, usize) -> Result<Arc<Tour>, SearchError>;
+
+/// All searches.
+const SEARCHES: [Search; 2] = [
+    |instance, frontier, searchers| stepped(instance, frontier, searchers).map(|it| it.tour),
+    |instance, frontier, searchers| parallel(instance, frontier, searchers, &|_| {}).map(|it| it.tour),
+];
+
+#[test]
+fn random_instances_have_the_optimum_of_the_dynamic_program() {
+    for seed in 0..25 {
+        for cities in 4..=10 {
+            let is_symmetric = seed % 2 == 0;
+            let instance = random(&mut Rng::new(seed, cities as u64), cities, is_symmetric, 60);
+            let optimum = held_karp(&instance).expect("few cities").length();
+            for model in Model::ALL {
+                for searchers in [1, 3] {
+                    for search in SEARCHES {
+                        let tour = search(&instance, &Fragments::new(model, searchers), searchers);
+                        let length = tour.map(|tour| tour.length());
+                        assert_eq!(
+                            length,
+                            Ok(optimum),
+                            "seed {seed}, {cities} cities, {model:?}, {searchers}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_shipped_instance_has_its_optimum_in_each_form() {
+    for it in shipped::ALL {
+        let instance = it.instance();
+        for model in Model::ALL {
+            for search in SEARCHES {
+                let tour = search(&instance, &Fragments::new(model, 2), 2);
+                let length = tour.map(|tour| tour.length()).ok();
+                assert_eq!(length, instance.stated_optimum(), "{}, {model:?}", it.file);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_counts_add_up() {
+    let instance = shipped::find("plane14").expect("it is shipped").instance();
+    for model in Model::ALL {
+        for searchers in [1, 2, 5, 16] {
+            let found = stepped(&instance, &Fragments::new(model, searchers), searchers).expect("an optimum");
+            let gets = found.frontier.local_gets + found.frontier.remote_gets;
+            assert_eq!(gets, found.work.expanded + found.work.pruned, "{model:?}, {searchers}");
+            assert!(found.rounds * searchers as u64 >= found.work.expanded);
+            assert_eq!(found.frontier.moved > 0, model == Model::Ring && searchers > 1);
+        }
+    }
+}
+
+/// The best order branches only subproblems below the optimum, so its count is the least of all orders.
+#[test]
+fn the_central_form_is_the_best_order() {
+    let instance = shipped::find("gr17").expect("it is shipped").instance();
+    let expanded = |model| {
+        let found = stepped(&instance, &Fragments::new(model, 1), 1).expect("an optimum");
+        found.work.expanded - found.useless
+    };
+    let needed = expanded(Model::Central);
+    assert!(Model::ALL.into_iter().all(|model| expanded(model) == needed), "{needed}");
+}
+
+/// A fault of a frontier.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    /// Loses the put with this number.
+    Lose(u64),
+    /// Keeps a copy of the get with this number, which is returned again.
+    Repeat(u64),
+    /// Panics in the get with this number.
+    Panic(u64),
+}
+
+struct Faulty {
+    inner: Fragments,
+    fault: Fault,
+    puts: AtomicU64,
+    gets: AtomicU64,
+    copy: Mutex<Option<Node>>,
+}
+
+impl Faulty {
+    fn new(fault: Fault, searchers: usize) -> Faulty {
+        let inner = Fragments::new(Model::Ring, searchers);
+        Faulty { inner, fault, puts: AtomicU64::new(0), gets: AtomicU64::new(0), copy: Mutex::new(None) }
+    }
+}
+
+impl Frontier for Faulty {
+    fn put(&self, searcher: usize, node: Node) {
+        if self.fault != Fault::Lose(self.puts.fetch_add(1, Ordering::Relaxed)) {
+            self.inner.put(searcher, node);
+        }
+    }
+
+    fn get(&self, searcher: usize) -> Option<Node> {
+        let copy = || self.copy.lock().expect("no call panics under the lock");
+        let Some(node) = self.inner.get(searcher) else { return copy().take() };
+        let number = self.gets.fetch_add(1, Ordering::Relaxed);
+        assert!(self.fault != Fault::Panic(number), "a planted panic");
+        if self.fault == Fault::Repeat(number) {
+            *copy() = Some(node.clone());
+        }
+        Some(node)
+    }
+
+    fn counts(&self) -> FrontierCounts {
+        self.inner.counts()
+    }
+}
+
+#[test]
+fn a_lost_subproblem_prevents_a_proof() {
+    let instance = shipped::find("plane12").expect("it is shipped").instance();
+    for lost in [0, 1, 2, 7, 30] {
+        for search in SEARCHES {
+            for searchers in [1, 2, 4] {
+                let found = search(&instance, &Faulty::new(Fault::Lose(lost), searchers), searchers);
+                assert_eq!(found, Err(SearchError::Lost { open: 1 }), "{lost}, {searchers} searchers");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_repeated_subproblem_prevents_a_proof() {
+    let instance = shipped::find("plane10").expect("it is shipped").instance();
+    for number in [0, 3, 20] {
+        for search in SEARCHES {
+            for searchers in [1, 2, 4] {
+                let found = search(&instance, &Faulty::new(Fault::Repeat(number), searchers), searchers);
+                assert_eq!(found, Err(SearchError::Invented), "{number}, {searchers} searchers");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_panic_of_a_searcher_prevents_a_proof_and_ends_the_others() {
+    let instance = shipped::find("plane12").expect("it is shipped").instance();
+    for number in [0, 1, 5, 40] {
+        for searchers in [1, 2, 4] {
+            let frontier = Faulty::new(Fault::Panic(number), searchers);
+            let found = parallel(&instance, &frontier, searchers, &|_| {});
+            assert_eq!(found.map(|it| it.tour), Err(SearchError::Panicked), "{number}, {searchers}");
+        }
+    }
+}
