@@ -20,8 +20,8 @@ mod tour;
 pub mod tsplib;
 
 pub use best::{BestTour, Offer};
-pub use frontier::{Fragments, Frontier, FrontierCounts, Model, priority};
+pub use frontier::{Form, Frontier, FrontierCounts, Locked, Queued, priority};
 pub use instance::{CITIES_MAX, CITIES_MIN, Instance, InstanceError, WEIGHT_MAX};
 pub use node::{Branch, Node};
-pub use search::{Parallel, Progress, SearchError, Stepped, Work, parallel, stepped};
+pub use search::{Parallel, Progress, SearchError, Stepped, Work, parallel, queued, stepped};
 pub use tour::{Tour, TourError};

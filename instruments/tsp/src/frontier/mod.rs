@@ -1,11 +1,13 @@
 //! Frontiers: the open subproblems of a search, as searchers share them.
 //!
-//! A search is written against [`Frontier`]. [`Fragments`] is the reference: KTK's forms of the queue behind
-//! plain locks.
+//! A search is written against [`Frontier`]. [`Queued`] is Squall's queue in one of its forms. [`Locked`] is
+//! the reference: one heap of std under one lock.
 
-mod fragments;
+mod locked;
+mod queued;
 
-pub use fragments::{Fragments, Model};
+pub use locked::Locked;
+pub use queued::{Form, Queued};
 
 use crate::Node;
 
@@ -27,13 +29,12 @@ pub trait Frontier: Sync {
 /// Counts of a frontier's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrontierCounts {
-    /// Gets from the searcher's own fragment.
-    pub local_gets: u64,
-    /// Gets from another fragment.
-    pub remote_gets: u64,
-    /// Puts into another fragment.
-    pub remote_puts: u64,
-    /// Subproblems that the frontier moved between fragments.
+    /// Gets that returned a subproblem.
+    pub gets: u64,
+    /// Gets from a heap of another searcher, if the frontier counts them. One heap for all is that of the
+    /// first searcher.
+    pub remote_gets: Option<u64>,
+    /// Subproblems that balancing moved to another searcher's heap.
     pub moved: u64,
 }
 

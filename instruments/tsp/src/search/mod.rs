@@ -7,11 +7,13 @@
 //! By the invariants of a node, the best tour is then the shortest of all.
 
 mod parallel;
+mod queued;
 mod step;
 #[cfg(test)]
 mod tests;
 
 pub use parallel::{Parallel, Progress, parallel};
+pub use queued::queued;
 pub use step::{Stepped, stepped};
 
 use std::fmt;
@@ -74,6 +76,9 @@ impl std::error::Error for SearchError {}
 fn open_max(instance: &Instance) -> u64 {
     (OPEN_BYTES_MAX / Node::bytes_max(instance.cities())) as u64
 }
+
+/// Branched subproblems of a searcher between two reports.
+const REPORT_EVERY: u64 = 256;
 
 /// Counts of a searcher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

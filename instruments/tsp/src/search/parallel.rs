@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use super::{SearchError, Work, finish, is_empty, open_max, proven};
+use super::{REPORT_EVERY, SearchError, Work, finish, is_empty, open_max, proven};
 use crate::frontier::{Frontier, FrontierCounts};
 use crate::{BestTour, Instance, Node, Tour};
 
@@ -46,9 +46,6 @@ pub struct Progress {
     pub length: u64,
 }
 
-/// Branched subproblems of a searcher between two reports.
-const REPORT_EVERY: u64 = 256;
-
 /// Shared state of the searchers.
 struct Crew<'a> {
     instance: &'a Instance,
@@ -74,10 +71,10 @@ struct Crew<'a> {
 /// If there is no searcher, or a thread cannot be started.
 ///
 /// ```
-/// use squall_tsp::{Fragments, Model, parallel, shipped};
+/// use squall_tsp::{Locked, parallel, shipped};
 ///
 /// let instance = shipped::find("plane10").unwrap().instance();
-/// let found = parallel(&instance, &Fragments::new(Model::Central, 2), 2, &|_| {}).unwrap();
+/// let found = parallel(&instance, &Locked::default(), 2, &|_| {}).unwrap();
 /// assert_eq!(Some(found.tour.length()), instance.stated_optimum());
 /// ```
 pub fn parallel(

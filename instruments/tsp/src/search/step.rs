@@ -33,10 +33,10 @@ pub struct Stepped {
 /// If there is no searcher.
 ///
 /// ```
-/// use squall_tsp::{Fragments, Instance, Model, stepped};
+/// use squall_tsp::{Form, Instance, Queued, stepped};
 ///
 /// let instance = Instance::new("three", vec![0, 1, 9, 9, 0, 1, 1, 9, 0]).unwrap();
-/// let found = stepped(&instance, &Fragments::new(Model::Ring, 2), 2).unwrap();
+/// let found = stepped(&instance, &Queued::new(Form::Ring, 2), 2).unwrap();
 /// assert_eq!(found.tour.length(), 3);
 /// ```
 pub fn stepped(
