@@ -23,5 +23,7 @@ pub use best::{BestTour, Offer};
 pub use frontier::{Form, Frontier, FrontierCounts, Locked, Queued, priority};
 pub use instance::{CITIES_MAX, CITIES_MIN, Instance, InstanceError, WEIGHT_MAX};
 pub use node::{Branch, Node};
-pub use search::{Parallel, Progress, SearchError, Stepped, Work, parallel, queued, stepped};
+pub use search::{
+    Modelled, Parallel, Progress, SearchError, Stepped, Work, modelled, parallel, queued, stepped,
+};
 pub use tour::{Tour, TourError};

@@ -6,12 +6,14 @@
 //!
 //! By the invariants of a node, the best tour is then the shortest of all.
 
+mod modelled;
 mod parallel;
 mod queued;
 mod step;
 #[cfg(test)]
 mod tests;
 
+pub use modelled::{Modelled, modelled};
 pub use parallel::{Parallel, Progress, parallel};
 pub use queued::queued;
 pub use step::{Stepped, stepped};
