@@ -33,4 +33,5 @@ pub mod signals;
 pub mod sync;
 mod system;
 pub mod tls;
+pub mod trace;
 pub mod waits;

@@ -1,9 +1,12 @@
 //! Batches: records and their aggregates, as a reader gets them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::{self, Write};
 
-use super::kind::Kind;
+use squall_sys::trace::{Kind, Role};
+
 use super::record::{Object, Record};
 
 /// Largest number of records in a batch.
@@ -34,8 +37,10 @@ pub struct Batch {
     dropped: u64,
 }
 
-/// Aggregate of the records of one kind and one object in a batch. For an example see [`Batch`].
+/// Aggregate of the records of one kind and one object. Records with different [codes](super::Role::Code)
+/// have aggregates of their own. For an example see [`Batch`].
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Aggregate {
     /// Kind of the records.
     pub kind: &'static Kind,
@@ -43,10 +48,70 @@ pub struct Aggregate {
     pub object: Object,
     /// Number of records.
     pub count: u64,
-    /// Sums of the values. They saturate at `u64::MAX`.
+    /// The values that are codes. All records of the aggregate have them.
+    pub codes: [Option<u64>; 2],
+    /// Sums of the values that are quantities. They saturate at `u64::MAX`.
     pub sums: [u64; 2],
-    /// Largest values.
+    /// Largest values of the quantities.
     pub maxima: [u64; 2],
+}
+
+/// Records with equal keys share an aggregate.
+pub(super) type Key = (u16, Object, [Option<u64>; 2]);
+
+impl Aggregate {
+    /// Aggregates one record.
+    fn of(record: &Record) -> Aggregate {
+        let (kind, values) = (record.kind(), record.values());
+        let mut one = Aggregate {
+            kind,
+            object: record.object(),
+            count: 1,
+            codes: [None; 2],
+            sums: values,
+            maxima: values,
+        };
+        for (index, value) in values.into_iter().enumerate() {
+            if let Role::Code(_) = kind.role(index) {
+                one.codes[index] = Some(value);
+                (one.sums[index], one.maxima[index]) = (0, 0);
+            }
+        }
+        one
+    }
+
+    pub(super) fn key(&self) -> Key {
+        (self.kind.number(), self.object, self.codes)
+    }
+
+    /// Adds an aggregate of equal key.
+    pub(super) fn add(&mut self, other: &Aggregate) {
+        self.count += other.count;
+        for index in 0..2 {
+            self.sums[index] = self.sums[index].saturating_add(other.sums[index]);
+            self.maxima[index] = self.maxima[index].max(other.maxima[index]);
+        }
+    }
+
+    /// Returns the name of the code at `index`, or the code itself if it has no name. Returns `None` if the
+    /// value is a quantity, or has no name.
+    ///
+    /// ```
+    /// use squall::policy::monitor::{self, Kind, Object};
+    ///
+    /// static REFILL: Kind = Kind::new("pool.refill", ["from", "items"]).with_codes(0, &["cache", "disk"]);
+    /// let reader = monitor::subscribe_without_collector(16)?;
+    /// monitor::emit(&REFILL, Object::NONE, [1, 32]);
+    /// monitor::collect();
+    /// let batch = reader.recv().expect("the subscription is open");
+    /// assert_eq!(batch.aggregates()[0].code(0).as_deref(), Some("disk"));
+    /// assert_eq!(batch.aggregates()[0].code(1), None);
+    /// # Ok::<(), monitor::MonitorError>(())
+    /// ```
+    pub fn code(&self, index: usize) -> Option<Cow<'static, str>> {
+        let code = self.codes[index].filter(|_| !self.kind.value_names()[index].is_empty())?;
+        Some(self.kind.code_name(index, code).map_or_else(|| code.to_string().into(), Cow::from))
+    }
 }
 
 impl Batch {
@@ -124,7 +189,12 @@ impl Batch {
             write_head(out, record.kind(), record.object())?;
             write!(out, ",\"at_ns\":{},\"vp\":{}", record.at_ns(), record.vp().index())?;
             write!(out, ",\"thread\":{}", record.thread())?;
-            write_values(out, record.kind(), "", record.values())?;
+            for (index, value) in record.values().into_iter().enumerate() {
+                match record.kind().code_name(index, value) {
+                    Some(code) => write_code(out, record.kind(), index, code)?,
+                    None => write_value(out, record.kind(), index, "", value)?,
+                }
+            }
             writeln!(out, "}}")?;
         }
         write_dropped(out, self.dropped)
@@ -139,8 +209,15 @@ impl Batch {
         for one in &self.aggregates {
             write_head(out, one.kind, one.object)?;
             write!(out, ",\"count\":{}", one.count)?;
-            write_values(out, one.kind, "_sum", one.sums)?;
-            write_values(out, one.kind, "_max", one.maxima)?;
+            for index in 0..2 {
+                match one.code(index) {
+                    Some(code) => write_code(out, one.kind, index, &code)?,
+                    None => write_value(out, one.kind, index, "_sum", one.sums[index])?,
+                }
+            }
+            for index in (0..2).filter(|&index| one.codes[index].is_none()) {
+                write_value(out, one.kind, index, "_max", one.maxima[index])?;
+            }
             writeln!(out, "}}")?;
         }
         write_dropped(out, self.dropped)
@@ -148,24 +225,16 @@ impl Batch {
 }
 
 fn aggregate(records: &[Record]) -> Vec<Aggregate> {
-    let mut places = HashMap::new();
+    let mut places: HashMap<Key, usize> = HashMap::new();
     let mut all: Vec<Aggregate> = Vec::new();
     for record in records {
-        let place = *places.entry(record.group()).or_insert_with(|| {
-            all.push(Aggregate {
-                kind: record.kind(),
-                object: record.object(),
-                count: 0,
-                sums: [0; 2],
-                maxima: [0; 2],
-            });
-            all.len() - 1
-        });
-        let one = &mut all[place];
-        one.count += 1;
-        for (index, value) in record.values().into_iter().enumerate() {
-            one.sums[index] = one.sums[index].saturating_add(value);
-            one.maxima[index] = one.maxima[index].max(value);
+        let one = Aggregate::of(record);
+        match places.entry(one.key()) {
+            Entry::Occupied(place) => all[*place.get()].add(&one),
+            Entry::Vacant(place) => {
+                place.insert(all.len());
+                all.push(one);
+            }
         }
     }
     all
@@ -177,13 +246,19 @@ fn write_head(out: &mut impl Write, kind: &Kind, object: Object) -> io::Result<(
     if object == Object::NONE { Ok(()) } else { write!(out, ",\"object\":\"{object}\"") }
 }
 
-fn write_values(out: &mut impl Write, kind: &Kind, suffix: &str, values: [u64; 2]) -> io::Result<()> {
-    for (name, value) in kind.value_names().into_iter().zip(values) {
-        if !name.is_empty() {
-            write!(out, ",\"{name}{suffix}\":{value}")?;
-        }
+fn write_value(out: &mut impl Write, kind: &Kind, index: usize, suffix: &str, value: u64) -> io::Result<()> {
+    match kind.value_names()[index] {
+        "" => Ok(()),
+        name => write!(out, ",\"{name}{suffix}\":{value}"),
     }
-    Ok(())
+}
+
+fn write_code(out: &mut impl Write, kind: &Kind, index: usize, code: &str) -> io::Result<()> {
+    // The names of codes need no escapes either.
+    match kind.value_names()[index] {
+        "" => Ok(()),
+        name => write!(out, ",\"{name}\":\"{code}\""),
+    }
 }
 
 fn write_dropped(out: &mut impl Write, dropped: u64) -> io::Result<()> {
@@ -243,6 +318,25 @@ mod tests {
         let expected =
             r##"{"kind":"lock.wait","object":"#1","count":2,"waited_ns_sum":40,"waited_ns_max":30}"##;
         assert_eq!(first, Some(expected));
+    }
+
+    #[test]
+    fn codes_keep_aggregates_apart_and_are_shown_by_name() {
+        static TAKE: Kind = Kind::new("lock.take", ["lock", "waited_ns"]).with_codes(0, &["plain", "biased"]);
+        let record = |code, ns| Record::now(&TAKE, Object::number(1), [code, ns]);
+        let batch = Batch::new(vec![record(1, 10), record(0, 5), record(1, 20), record(7, 1)], 0);
+        let found: Vec<_> = batch.aggregates().iter().map(|one| (one.code(0), one.count, one.sums)).collect();
+        let expected = [
+            (Some("biased".into()), 2, [0, 30]),
+            (Some("plain".into()), 1, [0, 5]),
+            (Some("7".into()), 1, [0, 1]),
+        ];
+        assert_eq!(found, expected);
+        let json = text(|out| batch.write_json_aggregates(out));
+        let line = r##"{"kind":"lock.take","object":"#1","count":2,"lock":"biased","waited_ns_sum":30,"waited_ns_max":20}"##;
+        assert_eq!(json.lines().next(), Some(line));
+        assert!(text(|out| batch.write_json(out)).contains(r#""lock":"plain","waited_ns":5}"#));
+        assert!(text(|out| batch.write_text(out)).contains("lock.take #1 lock=biased waited_ns=10\n"));
     }
 
     #[test]

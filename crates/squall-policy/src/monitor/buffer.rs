@@ -3,17 +3,19 @@
 //! - I1. The centre (`centre`) lists a buffer from before its first record until its thread has ended.
 //! - I2. An ending thread delivers its last records to the subscriptions itself. After that the buffer has no
 //!   owner.
+//! - I3. A thread that is inside the monitor writes no record; the record is counted as dropped. Allocation
+//!   there may take a lock with a slow path that emits. So the monitor never waits for itself.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use squall_machine::asym;
 use squall_sys::fork::forked;
+use squall_sys::trace::{Kind, Subject};
 
 use super::BUFFER_RECORDS;
 use super::centre;
-use super::kind::Kind;
 use super::record::{Object, Record};
 use super::ring::{Pushed, Ring};
 
@@ -37,9 +39,29 @@ impl Drop for Own {
 
 thread_local! {
     static OWN: OnceCell<Own> = const { OnceCell::new() };
+    /// `true` while the thread is inside the monitor (I3). Has no destructor, so it can be used at any time.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Number of records that found no buffer: on threads at their very end, and in forked children.
+/// Stay of the calling thread inside the monitor (I3).
+pub(super) struct Inside(bool);
+
+impl Inside {
+    #[inline]
+    pub(super) fn enter() -> Inside {
+        Inside(INSIDE.replace(true))
+    }
+}
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        INSIDE.set(self.0);
+    }
+}
+
+/// Number of records that found no buffer: on threads at their very end or inside the monitor, and in forked
+/// children.
 static UNBUFFERED: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the number of records without a buffer since the last call.
@@ -54,6 +76,11 @@ pub(super) fn emit(kind: &'static Kind, object: Object, values: [u64; 2]) {
     put(&Record::now(kind, object, values));
 }
 
+/// Sink of the trace: events of the lower floors.
+pub(super) fn sink(kind: &'static Kind, subject: Subject, values: [u64; 2]) {
+    emit(kind, subject.into(), values);
+}
+
 /// Writes a given record. Not inlined, like `emit`.
 #[inline(never)]
 pub(super) fn insert(record: &Record) {
@@ -62,6 +89,11 @@ pub(super) fn insert(record: &Record) {
 
 #[inline(always)]
 fn put(record: &Record) {
+    if INSIDE.get() {
+        UNBUFFERED.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let _inside = Inside::enter();
     let found = OWN.try_with(|own| match own.get() {
         Some(own) => {
             own.push(record);

@@ -23,6 +23,7 @@
 use std::fmt;
 use std::io;
 use std::mem::take;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
@@ -31,12 +32,13 @@ use std::time::Duration;
 use squall_machine::asym;
 use squall_machine::park::{EventCount, Seen};
 use squall_sys::fork::{arm, forked};
+use squall_sys::trace;
 
 use super::batch::{BATCH_RECORDS_MAX, Batch};
-use super::buffer::{Buffer, take_unbuffered};
+use super::buffer::{Buffer, Inside, sink, take_unbuffered};
 use super::record::Record;
 use super::subscription::{Queue, Subscription};
-use super::{COLLECTOR_NAME, ON, buffer_bytes};
+use super::{COLLECTOR_NAME, buffer_bytes};
 
 /// Nap of the collector after it found records. It bounds the time from a record to its reader while more
 /// records come, apart from scheduling.
@@ -126,8 +128,30 @@ impl std::error::Error for MonitorError {
     }
 }
 
-fn centre() -> MutexGuard<'static, Centre> {
-    CENTRE.lock().unwrap_or_else(PoisonError::into_inner)
+/// The centre under its lock. Its holder is inside the monitor (`buffer/I3`).
+struct Locked {
+    // Dropped first: the thread leaves the monitor after it released the lock.
+    centre: MutexGuard<'static, Centre>,
+    _inside: Inside,
+}
+
+impl Deref for Locked {
+    type Target = Centre;
+
+    fn deref(&self) -> &Centre {
+        &self.centre
+    }
+}
+
+impl DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut Centre {
+        &mut self.centre
+    }
+}
+
+fn centre() -> Locked {
+    let inside = Inside::enter();
+    Locked { centre: CENTRE.lock().unwrap_or_else(PoisonError::into_inner), _inside: inside }
 }
 
 /// Switches the monitor on. The subscription receives the records of all threads from now on.
@@ -179,6 +203,8 @@ fn subscribe_as(queue: Queue) -> Result<Subscription, MonitorError> {
     if forked() {
         return Err(MonitorError::Forked);
     }
+    // Fails only if a program installed a sink of its own; the monitor's own records still arrive.
+    let _ = trace::install(sink);
     let queue = Arc::new(queue);
     let mut centre = centre();
     // Delivers older records to the older subscriptions. Without any, the records are discarded.
@@ -188,8 +214,7 @@ fn subscribe_as(queue: Queue) -> Result<Subscription, MonitorError> {
         centre.collector = CollectorState::Working;
     }
     centre.queues.push(queue.clone());
-    // Relaxed: a thread that knows of the subscription by other means sees this store too.
-    ON.store(true, Ordering::Relaxed);
+    trace::switch(true);
     drop(centre);
     Ok(Subscription { queue })
 }
@@ -202,8 +227,7 @@ pub(super) fn unsubscribe(queue: &Arc<Queue>) {
     let Some(place) = centre.queues.iter().position(|one| Arc::ptr_eq(one, queue)) else { return };
     centre.gather();
     centre.queues.swap_remove(place);
-    // Relaxed: as in `subscribe_as`.
-    ON.store(!centre.queues.is_empty(), Ordering::Relaxed);
+    trace::switch(!centre.queues.is_empty());
     drop(centre);
     queue.close();
     if queue.wants_collector {

@@ -56,7 +56,6 @@ mod batch;
 mod buffer;
 mod centre;
 mod clock;
-mod kind;
 mod record;
 mod ring;
 pub mod sensor;
@@ -68,12 +67,10 @@ pub use centre::{
     CollectorState, MonitorError, MonitorStats, collect, stats, subscribe, subscribe_without_collector,
 };
 pub use clock::now_ns;
-pub use kind::{KINDS_MAX, Kind};
 pub use record::{Object, Record};
+pub use squall_sys::trace::{KINDS_MAX, Kind, Role};
 pub use subscription::Subscription;
 pub use window::{Every, Rate, Window};
-
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Number of records that a thread's buffer can hold.
 pub const BUFFER_RECORDS: usize = if cfg!(any(miri, squall_tsan)) { 16 } else { 512 };
@@ -92,9 +89,6 @@ pub const fn buffer_bytes() -> usize {
     BUFFER_RECORDS * size_of::<Record>() + size_of::<buffer::Buffer>()
 }
 
-/// `true` while there is a subscription.
-static ON: AtomicBool = AtomicBool::new(false);
-
 /// Returns `true` while there is a subscription.
 ///
 /// ```
@@ -107,8 +101,7 @@ static ON: AtomicBool = AtomicBool::new(false);
 /// ```
 #[inline]
 pub fn is_on() -> bool {
-    // Relaxed: a thread that does not see the subscription yet loses records that were not promised.
-    ON.load(Ordering::Relaxed)
+    squall_sys::trace::is_on()
 }
 
 /// Writes a record if there is a subscription: `kind` happened to `object` here and now, with these values.

@@ -14,9 +14,9 @@ use std::time::SystemTime;
 
 use squall_core::Id;
 use squall_machine::Vp;
+use squall_sys::trace::{Kind, Subject};
 
 use super::clock::{now_ns, time_of_day};
-use super::kind::Kind;
 
 /// Number of words of a record.
 pub(super) const WORDS: usize = 5;
@@ -29,9 +29,8 @@ const VP_BEYOND: u64 = 0xffff;
 const _: () = assert!(size_of::<Record>() == 40);
 const _: () = assert!(VP_SHIFT == u32::BITS && KIND_SHIFT - VP_SHIFT == u16::BITS);
 
-/// Subject of a record: a clustered object by its [`Id`], or a number that the writer chose.
-///
-/// The upper half of an id is its generation, which is never 0. The upper half of a number is always 0.
+/// Subject of a record: a clustered object by its [`Id`], a value such as a lock by its address, or a number
+/// that the writer chose.
 ///
 /// ```
 /// use squall::policy::monitor::Object;
@@ -39,38 +38,57 @@ const _: () = assert!(VP_SHIFT == u32::BITS && KIND_SHIFT - VP_SHIFT == u16::BIT
 /// let lock = Object::number(7);
 /// assert_eq!((lock.to_string().as_str(), lock.id()), ("#7", None));
 /// assert_eq!(Object::NONE.to_string(), "-");
+/// assert_eq!(Object::at(&lock).address(), Some(std::ptr::from_ref(&lock).addr()));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Object(u64);
+pub struct Object(Subject);
 
 impl Object {
     /// No particular subject.
-    pub const NONE: Object = Object(0);
+    pub const NONE: Object = Object(Subject::NONE);
 
     /// Creates a subject from a number that the writer chose.
     pub const fn number(number: u32) -> Object {
-        Object(number as u64)
+        Object(Subject::number(number))
+    }
+
+    /// Creates a subject from a value, by its address.
+    pub fn at<T: ?Sized>(value: &T) -> Object {
+        Object(Subject::at(value))
     }
 
     /// Returns the id, if the subject is a clustered object.
     pub const fn id(self) -> Option<Id> {
-        Id::from_parts(self.0 as u32, (self.0 >> u32::BITS) as u32)
+        let bits = self.0.bits();
+        Id::from_parts(bits as u32, (bits >> u32::BITS) as u32)
+    }
+
+    /// Returns the address, if the subject is a value at an address.
+    pub const fn address(self) -> Option<usize> {
+        self.0.as_address()
+    }
+}
+
+impl From<Subject> for Object {
+    fn from(subject: Subject) -> Object {
+        Object(subject)
     }
 }
 
 impl From<Id> for Object {
     fn from(id: Id) -> Object {
-        Object(u64::from(id.generation()) << u32::BITS | u64::from(id.slot()))
+        Object(Subject::id(id.slot(), id.generation()))
     }
 }
 
-/// Prints an id as `17.3`, a number as `#7`, and [`Object::NONE`] as `-`.
+/// Prints an id as `17.3`, an address as `0x7f00d0`, a number as `#7`, and [`Object::NONE`] as `-`.
 impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.id() {
-            Some(id) => write!(f, "{id}"),
-            None if *self == Object::NONE => f.write_str("-"),
-            None => write!(f, "#{}", self.0),
+        match (self.id(), self.address()) {
+            (Some(id), _) => write!(f, "{id}"),
+            (None, Some(address)) => write!(f, "{address:#x}"),
+            (None, None) if *self == Object::NONE => f.write_str("-"),
+            (None, None) => write!(f, "#{}", self.0.bits()),
         }
     }
 }
@@ -97,7 +115,7 @@ impl Record {
     pub fn now(kind: &'static Kind, object: impl Into<Object>, values: [u64; 2]) -> Record {
         let vp = (Vp::current().index() as u64).min(VP_BEYOND);
         let place = u64::from(kind.number()) << KIND_SHIFT | vp << VP_SHIFT | u64::from(thread_id());
-        Record([place, now_ns(), object.into().0, values[0], values[1]])
+        Record([place, now_ns(), object.into().0.bits(), values[0], values[1]])
     }
 
     pub(super) const fn from_words(words: [u64; WORDS]) -> Record {
@@ -136,17 +154,12 @@ impl Record {
 
     /// Returns the object.
     pub const fn object(&self) -> Object {
-        Object(self.0[2])
+        Object(Subject::from_bits(self.0[2]))
     }
 
     /// Returns the values. The kind names them.
     pub const fn values(&self) -> [u64; 2] {
         [self.0[3], self.0[4]]
-    }
-
-    /// Returns the kind's number and the object, which identify the aggregate.
-    pub(super) const fn group(&self) -> (u16, Object) {
-        ((self.0[0] >> KIND_SHIFT) as u16, self.object())
     }
 }
 
@@ -168,9 +181,11 @@ impl fmt::Display for Record {
             self.thread(),
             self.object()
         )?;
-        for (name, value) in kind.value_names().into_iter().zip(self.values()) {
-            if !name.is_empty() {
-                write!(f, " {name}={value}")?;
+        for (index, (name, value)) in kind.value_names().into_iter().zip(self.values()).enumerate() {
+            match kind.code_name(index, value) {
+                _ if name.is_empty() => {}
+                Some(code) => write!(f, " {name}={code}")?,
+                None => write!(f, " {name}={value}")?,
             }
         }
         Ok(())
@@ -217,5 +232,7 @@ mod tests {
         let id = Id::from_parts(17, 1).expect("it is one");
         assert_eq!(Object::from(id).to_string(), "17.1");
         assert_eq!(Object::NONE.to_string(), "-");
+        let address = Object::from(Subject::address(0x7f00_d0c0_ffe0));
+        assert_eq!((address.id(), address.to_string().as_str()), (None, "0x7f00d0c0ffe0"));
     }
 }

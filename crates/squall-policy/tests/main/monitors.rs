@@ -6,12 +6,18 @@ use std::sync::{Barrier, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
+#[cfg(all(target_os = "linux", not(miri)))]
+#[path = "../../../squall-rcu/tests/forked/mod.rs"]
+mod child;
+
 use squall_machine::asym;
 use squall_policy::monitor::sensor::{Blocked, BlockedReading, Noted, Threshold};
 use squall_policy::monitor::{
     self, BUFFER_RECORDS, COLLECTOR_NAME, CollectorState, Kind, Object, Rate, Record, Subscription, Window,
     collect, emit, stats, subscribe, subscribe_without_collector,
 };
+
+use squall_sys::trace::{self, Subject};
 
 /// Serialises the tests of the general monitor. Waits until there is no subscription, no buffer and no
 /// collector.
@@ -181,6 +187,54 @@ fn a_record_of_a_thread_at_its_very_end_is_kept_or_counted() {
         let (records, dropped) = rest(&subscription, &KIND);
         assert_eq!((records.len() as u64 + dropped, stats().buffers), (2, 0));
     }
+}
+
+#[test]
+fn events_of_lower_floors_arrive_with_their_subjects() {
+    static KIND: Kind = Kind::new("test.trace", ["state", "ns"]).with_codes(0, &["open", "closed"]);
+    let _turn = turn();
+    apart(|| {
+        let lock = 0_u64;
+        trace::emit(&KIND, Subject::at(&lock), [0, 1]);
+        let subscription = subscribe_without_collector(8).expect("it needs no thread");
+        trace::emit(&KIND, Subject::at(&lock), [1, 20]);
+        trace::emit(&KIND, Subject::id(17, 3), [0, 30]);
+        subscription.close();
+        trace::emit(&KIND, Subject::NONE, [0, 40]);
+        let (records, _) = rest(&subscription, &KIND);
+        let found: Vec<_> = records.iter().map(|record| (record.object(), record.values())).collect();
+        let id = squall_core::Id::from_parts(17, 3).expect("it is one");
+        assert_eq!(found, [(Object::at(&lock), [1, 20]), (id.into(), [0, 30])]);
+        assert!(records[0].to_string().ends_with(" state=closed ns=20"), "{}", records[0]);
+    });
+}
+
+/// A child of a fork emits into its own copy of the buffer. The parent's records are as if it had not.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn records_of_a_forked_child_stay_there() {
+    static KIND: Kind = Kind::new("test.fork", ["n", "seal"]);
+    let _turn = turn();
+    apart(|| {
+        let subscription = subscribe_without_collector(8).expect("it needs no thread");
+        trace::emit(&KIND, Subject::NONE, sealed(1));
+        let fills = || {
+            (0..2 * BUFFER_RECORDS as u64).for_each(|n| trace::emit(&KIND, Subject::NONE, sealed(n)));
+            collect() == 0 && stats().buffers == 0 && subscription.recv().is_none()
+        };
+        assert!(child::in_forked_child(fills));
+        // A thread without a buffer gets none in the child.
+        apart(|| {
+            assert!(child::in_forked_child(|| {
+                trace::emit(&KIND, Subject::NONE, sealed(0));
+                collect() == 0
+            }));
+        });
+        trace::emit(&KIND, Subject::NONE, sealed(2));
+        assert_eq!(collect(), 2);
+        let (records, dropped) = rest(&subscription, &KIND);
+        assert_eq!((firsts(&records), dropped), (vec![1, 2], 0));
+    });
 }
 
 /// Returns `true` if a thread with the collector's name exists.

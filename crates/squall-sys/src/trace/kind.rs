@@ -1,8 +1,12 @@
-//! Kinds of records: a name, and the names of the two values.
+//! Kinds of events: a name, and the names and roles of the two values.
 //!
-//! A record carries the number of its kind, assigned with the first record of that kind.
+//! Problem: a record of an event has no room for its kind's name. Idea: it carries the number of its kind,
+//! assigned with the first record of that kind.
 //!
 //! - I1. A number always leads to the same kind. A thread that holds a record finds the kind of its number.
+//!
+//! Cost: one load for a kind that has its number.
+//! Limits: kinds beyond [`KINDS_MAX`] share one number.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -11,19 +15,39 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// Largest number of kinds with a number of their own. Further ones are shown as `other`.
 pub const KINDS_MAX: usize = 255;
 
-/// Kind of a record. Declared as a `static` by the code that writes the records.
+/// Kind of an event. Declared as a `static` by the code that emits the events.
 ///
 /// ```
-/// use squall::policy::monitor::Kind;
+/// use squall_sys::trace::{Kind, Role};
 ///
-/// static REFILL: Kind = Kind::new("pool.refill", ["items", "waited_ns"]);
+/// static REFILL: Kind = Kind::new("pool.refill", ["from", "waited_ns"]).with_codes(0, &["cache", "disk"]);
 /// assert_eq!((REFILL.name(), REFILL.value_names()[1]), ("pool.refill", "waited_ns"));
+/// assert_eq!(REFILL.role(1), Role::Quantity);
+/// assert_eq!((REFILL.code_name(0, 1), REFILL.code_name(0, 2)), (Some("disk"), None));
 /// ```
 pub struct Kind {
     name: &'static str,
     values: [&'static str; 2],
+    roles: [Role; 2],
     /// Index in [`TABLE`]; [`NONE`] until the first record.
     number: AtomicU16,
+}
+
+/// Role of a value.
+///
+/// ```
+/// use squall_sys::trace::{Kind, Role};
+///
+/// static REFILL: Kind = Kind::new("pool.refill", ["from", "items"]).with_codes(0, &["cache", "disk"]);
+/// assert!(matches!(REFILL.role(0), Role::Code(names) if names.len() == 2));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Role {
+    /// An amount: sums and maxima have a meaning.
+    Quantity,
+    /// A code: the value n stands for the name at index n. Aggregates are kept apart by it.
+    Code(&'static [&'static str]),
 }
 
 const NONE: u16 = 0;
@@ -48,7 +72,7 @@ impl Kind {
     /// `static` that is a compile error.
     ///
     /// ```compile_fail
-    /// static KIND: squall::policy::monitor::Kind = squall::policy::monitor::Kind::new("two words", ["", ""]);
+    /// static KIND: squall_sys::trace::Kind = squall_sys::trace::Kind::new("two words", ["", ""]);
     /// ```
     pub const fn new(name: &'static str, values: [&'static str; 2]) -> Kind {
         assert!(!name.is_empty(), "the name of a kind of records is empty");
@@ -56,7 +80,36 @@ impl Kind {
             is_plain(name) && is_plain(values[0]) && is_plain(values[1]),
             "a name has a character other than a-z A-Z 0-9 . _ -"
         );
-        Kind { name, values, number: AtomicU16::new(NONE) }
+        Kind { name, values, roles: [Role::Quantity; 2], number: AtomicU16::new(NONE) }
+    }
+
+    /// Declares that the value at `index` is a code with these names. For an example see [`Kind`].
+    ///
+    /// # Panics
+    /// If `index` is above 1, or a name has a character that [`new`](Kind::new) refuses. For a `static` that
+    /// is a compile error.
+    #[must_use]
+    pub const fn with_codes(mut self, index: usize, names: &'static [&'static str]) -> Kind {
+        let mut n = 0;
+        while n < names.len() {
+            assert!(is_plain(names[n]), "a code's name has a character other than a-z A-Z 0-9 . _ -");
+            n += 1;
+        }
+        self.roles[index] = Role::Code(names);
+        self
+    }
+
+    /// Returns the role of the value at `index`, 0 or 1. For an example see [`Kind`].
+    pub const fn role(&self, index: usize) -> Role {
+        self.roles[index]
+    }
+
+    /// Returns the name that the value at `index` stands for, if it is a code with a name.
+    pub fn code_name(&self, index: usize, value: u64) -> Option<&'static str> {
+        match self.roles[index] {
+            Role::Quantity => None,
+            Role::Code(names) => names.get(usize::try_from(value).ok()?).copied(),
+        }
     }
 
     /// Returns the name.
@@ -69,8 +122,10 @@ impl Kind {
         self.values
     }
 
+    /// Returns the number of the kind.
+    #[doc(hidden)]
     #[inline]
-    pub(super) fn number(&'static self) -> u16 {
+    pub fn number(&'static self) -> u16 {
         // Acquire: pairs with the Release in `register`. So a record that carries the number is published
         // after the table entry was filled (I1).
         match self.number.load(Ordering::Acquire) {
@@ -99,7 +154,8 @@ impl Kind {
     }
 
     /// Returns the kind of a record's number.
-    pub(super) fn of(number: u16) -> &'static Kind {
+    #[doc(hidden)]
+    pub fn of(number: u16) -> &'static Kind {
         TABLE.get(usize::from(number)).and_then(|place| place.get().copied()).unwrap_or(&OTHER_KIND)
     }
 }
@@ -118,7 +174,7 @@ const fn is_plain(name: &str) -> bool {
 
 impl fmt::Debug for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kind").field("name", &self.name).field("values", &self.values).finish()
+        f.debug_struct("Kind").field("name", &self.name).field("values", &self.values).finish_non_exhaustive()
     }
 }
 
