@@ -17,6 +17,7 @@ mod lock;
 // Some wake-ups are for the configurable lock alone.
 #[cfg_attr(not(feature = "adaptive-lock"), allow(dead_code, unused_imports))]
 mod parking;
+mod records;
 mod rw;
 mod steps;
 mod two_bit;

@@ -37,11 +37,13 @@ mod model;
 use crate::deadlock;
 use crate::forked::refuse;
 use crate::lock::{Lock, LockGuard};
+use crate::records::{LockType, Wait, revoked};
 use squall_machine::asym;
 use squall_sys::fork::forked;
 use squall_sys::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::recheck;
+use squall_sys::trace::{Since, Subject};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
@@ -127,12 +129,12 @@ pub struct BiasedLock<T: ?Sized> {
     times: AtomicU8,
     /// The last thread to take `common`, with `HELD` while it holds `common` (I5).
     last: AtomicUsize,
-    common: Lock<Turns>,
+    pub(crate) common: Lock<Turns>,
     value: UnsafeCell<T>,
 }
 
 /// The recent acquisitions of the common lock.
-struct Turns {
+pub(crate) struct Turns {
     /// The acquisitions in a row by the last thread to take the common lock.
     in_a_row: u32,
     /// The dismissed owner and its term, until it was seen outside; otherwise zero.
@@ -386,6 +388,7 @@ impl<T: ?Sized> BiasedLock<T> {
         if owner == 0 {
             return;
         }
+        let since = Since::now();
         self.owner.store(0, Ordering::Relaxed);
         // Set `leaving` before the fence, which may fail to order anything. No thread goes in before this
         // owner was seen outside (I3).
@@ -394,6 +397,7 @@ impl<T: ?Sized> BiasedLock<T> {
             #[cfg(not(loom))]
             refused();
         }
+        revoked(LockType::Biased, Subject::at(self), since);
     }
 
     /// Returns whether the last dismissed owner is outside.
@@ -413,9 +417,10 @@ impl<T: ?Sized> BiasedLock<T> {
         if held || self.last.load(Ordering::Relaxed) == me | HELD {
             return None;
         }
-        let mut common = self.common.lock();
+        let mut common = self.common.lock_in(LockType::Biased, self);
         self.dismiss(&mut common);
         if !self.is_outside(&mut common) {
+            let wait = Wait::begin(LockType::BiasedOwner, Subject::at(self));
             deadlock::waits(self.address(), || {
                 let mut round = 0;
                 while !self.is_outside(&mut common) {
@@ -426,6 +431,7 @@ impl<T: ?Sized> BiasedLock<T> {
                     recheck::wait(round);
                 }
             });
+            wait.end(true);
         }
         Some(self.common_guard(common, me))
     }

@@ -25,6 +25,7 @@ use std::panic::Location;
 use std::time::{Duration, Instant};
 
 use squall_sys::sync::cell::UnsafeCell;
+use squall_sys::trace::Subject;
 
 use crate::deadlock;
 use crate::forked::refuse;
@@ -148,7 +149,8 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
     #[cold]
     #[track_caller]
     fn wait_for_ever(&self) {
-        if deadlock::waits(self.key(), || self.raw.acquire(&Ask::default())).is_err() {
+        let ask = Ask { subject: Subject::at(self), ..Ask::default() };
+        if deadlock::waits(self.key(), || self.raw.acquire(&ask)).is_err() {
             // Without a deadline, only a wait in the child of a fork fails.
             refuse();
         }
@@ -219,7 +221,7 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
     /// ```
     #[track_caller]
     pub fn lock_with(&self, request: &Request<'_>) -> Result<ConfigurableGuard<'_, T, S>, LockError> {
-        let mut ask = request.ask;
+        let mut ask = Ask { subject: Subject::at(self), ..request.ask };
         if ask.deadline.is_none()
             && let Some(limit) = self.raw.waiting.timeout()
         {

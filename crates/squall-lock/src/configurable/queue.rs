@@ -24,6 +24,7 @@ use super::scheduling::Order;
 use super::sites;
 use super::waiting::{Method, Waiting};
 use crate::parking::{self, FilterOp, ParkToken, UnparkToken};
+use crate::records;
 use crate::steps::Steps;
 
 /// The number of grants in a row to one cluster after which the thread that asked first is next.
@@ -164,6 +165,7 @@ impl List {
         ask: &Ask<'_>,
         ticket: &mut Option<u64>,
         spins: &mut u32,
+        traced: &records::Wait,
     ) -> Left {
         // Needed in any case: the order may change while the thread waits.
         let cluster = here();
@@ -189,7 +191,9 @@ impl List {
                 let told = match pace(method, ask, spins, || node.told()) {
                     Paced::Found(told) => Some(told),
                     Paced::Over(why) => return self.leave(lock, node, why),
-                    Paced::Nothing if method == Method::Block => self.sleep(lock, ask, node, by, spins),
+                    Paced::Nothing if method == Method::Block => {
+                        self.sleep(lock, ask, node, by, spins, traced)
+                    }
                     Paced::Nothing => None,
                 };
                 match told {
@@ -210,6 +214,7 @@ impl List {
         node: &Node,
         by: Waiting,
         spins: &mut u32,
+        traced: &records::Wait,
     ) -> Option<Told> {
         S::step();
         let inner = self.lock();
@@ -223,11 +228,13 @@ impl List {
             return node.told();
         }
         drop(inner);
-        lock.monitor.slept(spins, || {
+        let park = || {
             S::step();
             let still = || node.state.load(Ordering::Relaxed) == ASLEEP;
-            ask.park::<S>(node.key(), ParkToken(node.key()), still, |_| {});
-        });
+            ask.park::<S>(node.key(), ParkToken(node.key()), still, |_| {})
+        };
+        // A wake-up of any kind is noticed below.
+        let _ = lock.monitor.slept(spins, || traced.parked(park));
         // The thread was told a result, was woken to check again, or its deadline passed.
         let _ = node.state.compare_exchange(ASLEEP, WAITING, Ordering::Relaxed, Ordering::Relaxed);
         node.told()

@@ -59,6 +59,7 @@ use super::sites;
 use super::tokens::{AGAIN, COUNTED, HANDED};
 use super::waiting::{Method, Waiting, WaitingCell};
 use crate::parking::{self, ParkResult, ParkToken, UnparkToken};
+use crate::records::{self, LockType};
 use crate::steps::Steps;
 use squall_sys::fork::forked;
 use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -210,7 +211,8 @@ impl<S: Steps> RawLock<S> {
             return Err(LockError::Forked);
         }
         self.monitor.waiters.fetch_add(1, Ordering::Relaxed);
-        let mut wait = Wait { lock: self, ask, counted: false, ticket: None, spins: 0 };
+        let traced = records::Wait::begin(LockType::Configurable, ask.subject);
+        let mut wait = Wait { lock: self, ask, counted: false, ticket: None, spins: 0, traced: &traced };
         let result = wait.run();
         let others = self.monitor.waiters.fetch_sub(1, Ordering::Relaxed) - 1;
         if result.is_ok() {
@@ -224,6 +226,7 @@ impl<S: Steps> RawLock<S> {
                 self.word.fetch_or(TIMED, Ordering::Relaxed);
             }
         }
+        traced.end(result.is_ok());
         result
     }
 
@@ -417,6 +420,7 @@ struct Wait<'a, S> {
     ticket: Option<u64>,
     /// Pauses since the last sleep.
     spins: u32,
+    traced: &'a records::Wait,
 }
 
 impl<S: Steps> Wait<'_, S> {
@@ -425,7 +429,8 @@ impl<S: Steps> Wait<'_, S> {
         loop {
             let scheduling = self.lock.scheduling.get();
             if scheduling.registration && !self.counted {
-                match self.lock.list.wait(self.lock, self.ask, &mut self.ticket, &mut self.spins) {
+                match self.lock.list.wait(self.lock, self.ask, &mut self.ticket, &mut self.spins, self.traced)
+                {
                     Left::Owner => return Ok(()),
                     Left::Counted => self.is_awake(),
                     Left::Over(why) => return Err(why),
@@ -531,7 +536,7 @@ impl<S: Steps> Wait<'_, S> {
             return Ok(true);
         }
         let lock = self.lock;
-        let result = lock.monitor.slept(&mut self.spins, || {
+        let park = || {
             S::step();
             let still = || {
                 let word = lock.word.load(Ordering::Relaxed);
@@ -549,8 +554,8 @@ impl<S: Steps> Wait<'_, S> {
             };
             let token = ParkToken(self.ask.cancel.map_or(0, |cancel| std::ptr::from_ref(cancel) as usize));
             self.ask.park::<S>(lock.key(), token, still, timed_out)
-        });
-        match result {
+        };
+        match lock.monitor.slept(&mut self.spins, || self.traced.parked(park)) {
             ParkResult::Unparked(UnparkToken(HANDED)) => return Ok(true),
             ParkResult::Unparked(UnparkToken(COUNTED)) => self.is_awake(),
             ParkResult::TimedOut => return Err(LockError::TimedOut),

@@ -9,6 +9,7 @@ use super::waiting::Waiting;
 use crate::forked::REFUSAL;
 use crate::parking::{self, ParkResult, ParkToken};
 use crate::steps::Steps;
+use squall_sys::trace::Subject;
 
 /// The parameters of one acquisition: a deadline, a cancellation, a priority, a way to wait.
 ///
@@ -106,6 +107,8 @@ pub(super) struct Ask<'a> {
     pub(super) waiting: Option<Waiting>,
     /// True if the request needs a lock that registers its waiters.
     pub(super) must_register: bool,
+    /// The lock, for the events of the wait.
+    pub(super) subject: Subject,
 }
 
 impl Ask<'_> {

@@ -8,12 +8,14 @@ mod raw;
 pub(crate) mod slow;
 
 use crate::deadlock;
+use crate::records::{LockType, Wait};
 use crate::steps::{NoSteps, Steps};
 pub use guard::LockGuard;
 use raw::RawLock;
 #[cfg(not(loom))]
 pub use raw::zeros_are_free;
 use squall_sys::sync::cell::UnsafeCell;
+use squall_sys::trace::Subject;
 use std::fmt;
 use std::panic::Location;
 use std::time::{Duration, Instant};
@@ -239,15 +241,58 @@ impl<T: ?Sized, S: Steps> Lock<T, S> {
     #[inline(never)]
     #[track_caller]
     fn lock_slowly(&self) {
+        self.lock_slowly_in(LockType::Plain, Subject::at(self));
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn lock_slowly_in(&self, lock: LockType, subject: Subject) {
+        let wait = Wait::begin(lock, subject);
         if !self.raw.spin() {
-            deadlock::waits(self.raw.address(), || self.raw.sleep(None));
+            deadlock::waits(self.raw.address(), || self.raw.sleep(None, &wait));
         }
+        wait.end(true);
     }
 
     #[cold]
     #[inline(never)]
     fn take_until(&self, deadline: Option<Instant>) -> bool {
-        self.raw.spin() || self.raw.sleep(deadline)
+        self.take_until_in(deadline, LockType::Plain, Subject::at(self))
+    }
+
+    fn take_until_in(&self, deadline: Option<Instant>, lock: LockType, subject: Subject) -> bool {
+        let wait = Wait::begin(lock, subject);
+        let got = self.raw.spin() || self.raw.sleep(deadline, &wait);
+        wait.end(got);
+        got
+    }
+
+    /// Like [`lock`](Lock::lock), for the lock of type `lock` around this one: `whole` gives the subject of
+    /// the events.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn lock_in<W: ?Sized>(&self, lock: LockType, whole: &W) -> LockGuard<'_, T, S> {
+        if !self.raw.take() {
+            self.lock_slowly_in(lock, Subject::at(whole));
+        }
+        self.guard()
+    }
+
+    /// Like [`try_lock_until`](Lock::try_lock_until), for the lock of type `lock` around this one.
+    #[cfg(not(loom))]
+    #[track_caller]
+    pub(crate) fn try_lock_until_in<W: ?Sized>(
+        &self,
+        deadline: Instant,
+        lock: LockType,
+        whole: &W,
+    ) -> Option<LockGuard<'_, T, S>> {
+        if self.raw.take() || self.take_until_in(Some(deadline), lock, Subject::at(whole)) {
+            Some(self.guard())
+        } else {
+            None
+        }
     }
 }
 

@@ -2,10 +2,15 @@
 
 use super::RawLock;
 use super::slow::{self, Sleepable};
+use crate::records::{LockType, Wait};
 use squall_sys::sync::Arc;
 use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::thread;
+use squall_sys::trace::Subject;
 use std::time::Instant;
+
+/// A wait without events: the trace is off in models.
+const UNTRACED: Wait = Wait::later(LockType::Plain, Subject::NONE);
 
 struct Shared {
     lock: RawLock,
@@ -30,7 +35,7 @@ impl Shared {
 
     fn add(&self) {
         if !self.lock.take() {
-            self.lock.sleep(None);
+            self.lock.sleep(None, &UNTRACED);
         }
         self.count();
         self.lock.release();
@@ -39,7 +44,7 @@ impl Shared {
     /// Like [`Shared::add`], but gives up as soon as other threads had a turn. Returns whether it took the
     /// lock.
     fn add_or_leave(&self, deadline: Instant) -> bool {
-        let taken = self.lock.take() || self.lock.sleep(Some(deadline));
+        let taken = self.lock.take() || self.lock.sleep(Some(deadline), &UNTRACED);
         if taken {
             self.count();
             self.lock.release();
@@ -122,7 +127,7 @@ fn handed() {
         let shared = shared.clone();
         thread::spawn(move || shared.add())
     };
-    assert!(shared.lock.take() || shared.lock.sleep(None));
+    assert!(shared.lock.take() || shared.lock.sleep(None, &UNTRACED));
     if shared.lock.is_announced() {
         // The woken thread finds the lock held.
         slow::wake::<RawLock, crate::NoSteps>(&shared.lock);

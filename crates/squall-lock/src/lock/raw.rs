@@ -42,6 +42,7 @@
 //! read-modify-write instead of a fence.
 
 use super::slow::{self, Announced, Sleepable};
+use crate::records::Wait;
 use crate::steps::{NoSteps, Steps};
 use squall_machine::asym;
 #[cfg(not(loom))]
@@ -229,8 +230,8 @@ impl<S: Steps> RawLock<S> {
 
     /// Takes the lock, sleeping if necessary. Like [`slow::sleep`].
     #[track_caller]
-    pub(crate) fn sleep(&self, deadline: Option<Instant>) -> bool {
-        slow::sleep::<Self, S>(self, deadline)
+    pub(crate) fn sleep(&self, deadline: Option<Instant>, wait: &Wait) -> bool {
+        slow::sleep::<Self, S>(self, deadline, wait)
     }
 }
 

@@ -27,6 +27,7 @@
 
 use crate::forked::refuse;
 use crate::parking::{self, FilterOp, ParkResult, ParkToken, UnparkToken};
+use crate::records::Wait;
 use crate::steps::Steps;
 use squall_machine::park::is_past;
 #[cfg(not(loom))]
@@ -119,12 +120,12 @@ fn spin_with<L: Sleepable>(lock: &L, mut before_yield: impl FnMut()) -> bool {
 }
 
 /// Takes the lock, sleeping if necessary. Returns false if the deadline passed first, or in the child of a
-/// fork.
+/// fork. Emits the sleeps of `wait`.
 ///
 /// # Panics
 /// In the child of a fork, if there is no deadline.
 #[track_caller]
-pub(crate) fn sleep<L: Sleepable, S: Steps>(lock: &L, deadline: Option<Instant>) -> bool {
+pub(crate) fn sleep<L: Sleepable, S: Steps>(lock: &L, deadline: Option<Instant>, wait: &Wait) -> bool {
     if forked() {
         return if deadline.is_some() { lock.try_take() } else { refuse() };
     }
@@ -145,7 +146,8 @@ pub(crate) fn sleep<L: Sleepable, S: Steps>(lock: &L, deadline: Option<Instant>)
             }
         };
         let token = ParkToken(if vain < VAIN { number } else { number | IMPATIENT });
-        match parking::park(key, || lock.must_sleep(), S::step, timed_out, token, deadline) {
+        let park = || parking::park(key, || lock.must_sleep(), S::step, timed_out, token, deadline);
+        match wait.parked(park) {
             ParkResult::Unparked(HANDED) => return true,
             ParkResult::Unparked(_) => vain = VAIN.min(vain + 1),
             // I4: this thread saw the lock held, under the queue's lock.

@@ -6,9 +6,11 @@ use super::thread::{self, REGISTRY};
 use crate::deadlock;
 use crate::forked::refuse;
 use crate::lock::{Lock, LockGuard};
+use crate::records::LockType;
 use crate::steps::{NoSteps, Steps};
 use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
+use squall_sys::trace::Subject;
 use std::fmt;
 use std::panic::Location;
 use std::time::{Duration, Instant};
@@ -214,7 +216,7 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
             }
             slot
         };
-        (self.raw.enter(slot, deadline) == Entry::Inside).then_some(slot)
+        (self.raw.enter(slot, deadline, Subject::at(self)) == Entry::Inside).then_some(slot)
     }
 
     /// Locks for writing. Waits for other writers, then until all readers have left.
@@ -238,8 +240,8 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
                 "this thread already reads this DistributedRwLock: a write would deadlock; drop the read guard before"
             );
         }
-        let turn = self.writers.lock();
-        match self.raw.lock(&REGISTRY, None) {
+        let turn = self.writers.lock_in(LockType::RwTurn, self);
+        match self.raw.lock(&REGISTRY, None, Subject::at(self)) {
             Entry::Inside => self.written(turn),
             // Without a deadline, only a wait in the child of a fork ends like this.
             Entry::TimedOut => refuse(),
@@ -262,7 +264,7 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
         let turn = self.writers.try_lock()?;
         // Look for marks first, without setting the word: WRITER would delay readers.
         (!self.raw.has_marks(&REGISTRY)).then_some(())?;
-        let entry = self.raw.lock(&REGISTRY, Some(Instant::now()));
+        let entry = self.raw.lock(&REGISTRY, Some(Instant::now()), Subject::at(self));
         (entry == Entry::Inside).then(|| self.written(turn))
     }
 
@@ -282,8 +284,8 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
     #[track_caller]
     pub fn try_write_for(&self, limit: Duration) -> Option<DistributedWriteGuard<'_, T, S>> {
         let deadline = later(limit);
-        let turn = self.writers.try_lock_until(deadline)?;
-        let entry = self.raw.lock(&REGISTRY, Some(deadline));
+        let turn = self.writers.try_lock_until_in(deadline, LockType::RwTurn, self)?;
+        let entry = self.raw.lock(&REGISTRY, Some(deadline), Subject::at(self));
         (entry == Entry::Inside).then(|| self.written(turn))
     }
 

@@ -9,6 +9,7 @@ use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::thread;
+use squall_sys::trace::Subject;
 use std::time::Instant;
 
 struct Shared {
@@ -40,7 +41,7 @@ impl Shared {
     fn read(&self, deadline: Option<Instant>) -> bool {
         let record = self.registry.take();
         let slot = record.claim(&self.registry);
-        let inside = self.raw.mark(slot) || self.raw.enter(slot, deadline) == Entry::Inside;
+        let inside = self.raw.mark(slot) || self.raw.enter(slot, deadline, Subject::NONE) == Entry::Inside;
         if inside {
             // SAFETY: see `Shared`.
             let value = self.value.with(|value| unsafe { *value });
@@ -53,7 +54,7 @@ impl Shared {
     }
 
     fn lock(&self) {
-        assert_eq!(self.raw.lock(&self.registry, None), Entry::Inside);
+        assert_eq!(self.raw.lock(&self.registry, None, Subject::NONE), Entry::Inside);
     }
 
     /// Writes in two steps; a reader must not see the value between them.
@@ -98,7 +99,9 @@ fn reads_twice() {
             let record = shared.registry.take();
             for _ in 0..2 {
                 let slot = record.first();
-                if shared.raw.mark(slot) || shared.raw.enter(slot, Some(Instant::now())) == Entry::Inside {
+                if shared.raw.mark(slot)
+                    || shared.raw.enter(slot, Some(Instant::now()), Subject::NONE) == Entry::Inside
+                {
                     // SAFETY: see `Shared`.
                     shared.value.with(|value| unsafe { *value });
                     shared.raw.leave(slot);
@@ -139,7 +142,7 @@ fn reads_another() {
     };
     // The writer does not sleep. So the model holds without the fences that wake it, which would hide the
     // release.
-    if shared.raw.lock(&shared.registry, Some(Instant::now())) == Entry::Inside {
+    if shared.raw.lock(&shared.registry, Some(Instant::now()), Subject::NONE) == Entry::Inside {
         shared.overwrite();
         shared.raw.unlock();
     }
@@ -150,7 +153,7 @@ fn reads_another() {
 fn writer_gives_up() {
     let shared = Shared::new(false);
     let reader = reader(&shared, None);
-    if shared.raw.lock(&shared.registry, Some(Instant::now())) == Entry::Inside {
+    if shared.raw.lock(&shared.registry, Some(Instant::now()), Subject::NONE) == Entry::Inside {
         shared.overwrite();
         shared.raw.unlock();
     }

@@ -46,12 +46,14 @@
 
 use super::marks::{RESERVED, Registry};
 use super::sites;
+use crate::records::{LockType, Wait};
 use crate::steps::Steps;
 use squall_machine::asym;
 use squall_machine::park::{EventCount, is_past, time_left};
 use squall_sys::fork::forked;
 use squall_sys::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use squall_sys::sync::hint;
+use squall_sys::trace::Subject;
 use std::marker::PhantomData;
 use std::time::Instant;
 
@@ -142,11 +144,12 @@ impl<S: Steps> Raw<S> {
     /// deadline passes, the slot is free again.
     #[cold]
     #[inline(never)]
-    pub(crate) fn enter(&self, slot: &AtomicUsize, deadline: Option<Instant>) -> Entry {
+    pub(crate) fn enter(&self, slot: &AtomicUsize, deadline: Option<Instant>, subject: Subject) -> Entry {
         if self.stays_marked(slot) {
             return Entry::Inside;
         }
         self.queued.fetch_add(1, Ordering::Relaxed);
+        let mut wait = Wait::later(LockType::RwRead, subject);
         let entry = loop {
             let seen = self.turn.prepare();
             S::step();
@@ -164,12 +167,15 @@ impl<S: Steps> Raw<S> {
             }
             S::step();
             squall_sys::waits::count_sleep();
-            self.turn.wait(seen, time_left(deadline));
+            wait.slept(|| {
+                self.turn.wait(seen, time_left(deadline));
+            });
         };
         if self.queued.fetch_sub(1, Ordering::Relaxed) == 1 {
             // A writer may wait for this (I4).
             self.gone.signal(1);
         }
+        wait.end(entry == Entry::Inside);
         entry
     }
 
@@ -232,9 +238,16 @@ impl<S: Steps> Raw<S> {
     // --- writers, one at a time ---
 
     /// Takes the lock for a writer. If the deadline passes, the lock is unchanged.
-    pub(crate) fn lock(&self, registry: &Registry, deadline: Option<Instant>) -> Entry {
+    pub(crate) fn lock(&self, registry: &Registry, deadline: Option<Instant>, subject: Subject) -> Entry {
+        let mut wait = Wait::later(LockType::RwWrite, subject);
+        let entry = self.lock_in(registry, deadline, &mut wait);
+        wait.end(entry == Entry::Inside);
+        entry
+    }
+
+    fn lock_in(&self, registry: &Registry, deadline: Option<Instant>, wait: &mut Wait) -> Entry {
         let queue_is_empty = || self.queued.load(Ordering::Relaxed) == 0;
-        if !sites::READERS_FIRST.is_weak() && self.wait(queue_is_empty, deadline) == Entry::TimedOut {
+        if !sites::READERS_FIRST.is_weak() && self.wait(queue_is_empty, deadline, wait) == Entry::TimedOut {
             return Entry::TimedOut;
         }
         self.word.fetch_or(WRITER, Ordering::Relaxed);
@@ -243,7 +256,7 @@ impl<S: Steps> Raw<S> {
         for slot in registry.slots() {
             // Acquire: pairs with the Release of `clear` and `mark` (I1).
             let order = sites::SCAN_ACQUIRE.order(Ordering::Acquire);
-            if self.wait(|| slot.load(order) != self.key(), deadline) == Entry::TimedOut {
+            if self.wait(|| slot.load(order) != self.key(), deadline, wait) == Entry::TimedOut {
                 S::step();
                 self.unlock();
                 return Entry::TimedOut;
@@ -273,7 +286,7 @@ impl<S: Steps> Raw<S> {
     }
 
     /// Waits at `gone` until `is_so` holds.
-    fn wait(&self, is_so: impl Fn() -> bool, deadline: Option<Instant>) -> Entry {
+    fn wait(&self, is_so: impl Fn() -> bool, deadline: Option<Instant>, wait: &mut Wait) -> Entry {
         for _ in 0..SPINS {
             if is_so() {
                 return Entry::Inside;
@@ -290,7 +303,9 @@ impl<S: Steps> Raw<S> {
             }
             S::step();
             squall_sys::waits::count_sleep();
-            self.gone.wait(seen, time_left(deadline));
+            wait.slept(|| {
+                self.gone.wait(seen, time_left(deadline));
+            });
         }
     }
 
@@ -349,10 +364,10 @@ mod tests {
         assert_eq!(raw.word.load(Ordering::Relaxed), FENCED);
         let slot = registry.take().first();
         assert!(!raw.mark(slot), "the reader needs a full fence");
-        assert_eq!(raw.enter(slot, None), Entry::Inside);
-        assert_eq!(raw.lock(&registry, Some(Instant::now())), Entry::TimedOut);
+        assert_eq!(raw.enter(slot, None, Subject::NONE), Entry::Inside);
+        assert_eq!(raw.lock(&registry, Some(Instant::now()), Subject::NONE), Entry::TimedOut);
         raw.leave(slot);
-        assert_eq!(raw.lock(&registry, Some(Instant::now())), Entry::Inside);
+        assert_eq!(raw.lock(&registry, Some(Instant::now()), Subject::NONE), Entry::Inside);
         raw.unlock();
     }
 

@@ -26,9 +26,11 @@ mod pointer;
 mod word;
 
 use crate::lock::slow::{self, Announced, Sleepable};
+use crate::records::{LockType, Wait};
 use crate::steps::{NoSteps, Steps};
 pub use pointer::{LockedPtr, LockedPtrGuard};
 use squall_sys::sync::atomic::Ordering;
+use squall_sys::trace::Subject;
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
@@ -240,7 +242,10 @@ impl<A: Word, S: Steps> Place<'_, A, S> {
     #[cold]
     #[inline(never)]
     fn wait(self, deadline: Option<Instant>) -> bool {
-        slow::spin(&self) || slow::sleep::<Self, S>(&self, deadline)
+        let wait = Wait::begin(LockType::TwoBit, Subject::address(self.word.address()));
+        let got = slow::spin(&self) || slow::sleep::<Self, S>(&self, deadline, &wait);
+        wait.end(got);
+        got
     }
 
     /// Completes a release that found the lock's bits to be `bits`, which differ from `HELD` alone.

@@ -30,6 +30,7 @@ mod model;
 use crate::deadlock;
 use crate::forked::refuse;
 use crate::lock::{Lock, LockGuard};
+use crate::records::{LockType, Wait, revoked};
 #[cfg(any(loom, squall_model))]
 use model::GatedMark;
 #[cfg(loom)]
@@ -41,6 +42,7 @@ use squall_machine::pervp::GatedMark;
 use squall_sys::fork::forked;
 use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::{recheck, thread};
+use squall_sys::trace::{Since, Subject};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
@@ -239,12 +241,15 @@ impl<T: ?Sized> VpLock<T> {
     fn lock_slowly(&self) -> VpLockGuard<'_, T> {
         // A thread of the VP finds the mark set if its holder was preempted or moved away. That one goes on
         // while this one yields, and the gate can stay open.
+        let mut wait = None;
         for _ in 0..if cfg!(any(loom, squall_model)) { 0 } else { 4 } {
             if !self.mark.is_open() || Vp::current() != self.vp() {
                 break;
             }
+            wait.get_or_insert_with(|| Wait::begin(LockType::VpMark, Subject::at(self)));
             thread::yield_now();
             if let Some(guard) = self.lock_here() {
+                wait.into_iter().for_each(|wait| wait.end(true));
                 return guard;
             }
         }
@@ -252,10 +257,11 @@ impl<T: ?Sized> VpLock<T> {
     }
 
     #[track_caller]
-    fn lock_commonly(&self) -> VpLockGuard<'_, T> {
-        let mut common = self.common.lock();
+    pub(crate) fn lock_commonly(&self) -> VpLockGuard<'_, T> {
+        let mut common = self.common.lock_in(LockType::Vp, self);
         self.close(&mut common);
         if self.mark.is_set() && !sites::LOOK.is_weak() {
+            let wait = Wait::begin(LockType::VpMark, Subject::at(self));
             deadlock::waits(self.address(), || {
                 let mut round = 0;
                 while self.mark.is_set() {
@@ -266,6 +272,7 @@ impl<T: ?Sized> VpLock<T> {
                     recheck::wait(round);
                 }
             });
+            wait.end(true);
         }
         self.common_guard(common)
     }
@@ -275,6 +282,7 @@ impl<T: ?Sized> VpLock<T> {
         if !self.mark.is_open() {
             return;
         }
+        let since = Since::now();
         // Before the system call, which may last.
         #[cfg(not(any(loom, squall_model)))]
         {
@@ -283,6 +291,7 @@ impl<T: ?Sized> VpLock<T> {
         }
         turns.in_a_row = 0;
         self.mark.close();
+        revoked(LockType::Vp, Subject::at(self), since);
     }
 
     fn common_guard<'a>(&'a self, mut common: LockGuard<'a, Turns>) -> VpLockGuard<'a, T> {

@@ -86,7 +86,7 @@ fn emit_now(kind: &'static Kind, subject: Subject, values: [u64; 2]) {
 /// | 31 | 0 | 1 | top bit of the number |
 /// | 32..63 | generation | high bits | 0 |
 /// | 63 | top bit of the generation | 1 | 0 |
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Subject(u64);
 
 const HALF_SHIFT: u32 = u32::BITS;
