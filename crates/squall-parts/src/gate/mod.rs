@@ -8,6 +8,7 @@
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
 mod phase;
+mod records;
 mod shared;
 mod sites;
 mod spread;

@@ -24,6 +24,7 @@
 //! only where another one succeeded. A request that does not leave delays the control.
 
 use super::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
+use super::records::{By, Closed, closed, drained, opened};
 use super::{
     ControlFuture, GateError, GateState, Limits, Operation, Rejected, RequestFuture, ShutDown, Step,
     TakeBack, TaskGate, TaskPlace, Tasks, await_turn, refuse_in_operation, sites, wait,
@@ -345,10 +346,13 @@ impl<S: Steps> SharedGate<S> {
         let take_back = TakeBack(|| {
             S::step();
             self.admit();
+            opened(self, By::GiveUp);
         });
+        closed(self, Closed::Stopped, || self.inside());
         self.drain(limits)?;
         mem::forget(take_back);
         self.end();
+        drained(self, Closed::Stopped);
         Ok(())
     }
 
@@ -369,6 +373,7 @@ impl<S: Steps> SharedGate<S> {
         self.begin(phase::restarting)?;
         S::step();
         self.admit();
+        opened(self, By::Restart);
         Ok(())
     }
 
@@ -440,15 +445,23 @@ impl<S: Steps> SharedGate<S> {
                 self.admit();
             }
             self.signal_drained();
+            match before {
+                STOP => closed(self, Closed::Stopped, || self.inside()),
+                _ => opened(self, By::GiveUp),
+            }
         });
         S::step();
         self.signal_turn();
-        let drained = self.drain(limits);
-        if let Ok(()) | Err(GateError::TimedOut) = drained {
+        closed(self, Closed::ShutDown, || self.inside());
+        let end = self.drain(limits);
+        if let Ok(()) | Err(GateError::TimedOut) = end {
             mem::forget(take_back);
             self.end_shutdown();
         }
-        drained
+        if end.is_ok() {
+            drained(self, Closed::ShutDown);
+        }
+        end
     }
 
     /// Blocks the thread for up to `limit`, until the last request has left after a shutdown that timed out.
@@ -672,25 +685,37 @@ impl<S: Steps> SharedGate<S> {
     #[doc(hidden)]
     pub fn step(&self, step: Step) -> Result<bool, GateError> {
         match step {
-            Step::Begin(Operation::Stop) => self.begin(phase::stopped).map(|_| false),
+            Step::Begin(Operation::Stop) => {
+                self.begin(phase::stopped)?;
+                closed(self, Closed::Stopped, || self.inside());
+                Ok(false)
+            }
             Step::Begin(Operation::Shutdown) => {
                 self.begin(phase::shut_down)?;
                 S::step();
                 self.signal_turn();
+                closed(self, Closed::ShutDown, || self.inside());
                 Ok(false)
             }
             Step::Look(Operation::Drain) => self.is_drained(),
             Step::Look(_) => Ok(self.is_empty()),
             Step::Finish(Operation::Stop) => {
                 self.end();
+                drained(self, Closed::Stopped);
                 Ok(true)
             }
             Step::GiveUp(Operation::Stop) => {
                 S::step();
                 self.admit();
+                opened(self, By::GiveUp);
                 Ok(false)
             }
-            Step::Finish(Operation::Shutdown) | Step::GiveUp(Operation::Shutdown) => {
+            Step::Finish(Operation::Shutdown) => {
+                self.end_shutdown();
+                drained(self, Closed::ShutDown);
+                Ok(true)
+            }
+            Step::GiveUp(Operation::Shutdown) => {
                 self.end_shutdown();
                 Ok(true)
             }

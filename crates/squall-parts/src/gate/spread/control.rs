@@ -3,6 +3,7 @@
 
 use super::{FENCED, Gate, TAG, Tally, more_left_than_entered};
 use crate::gate::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
+use crate::gate::records::{By, Closed, closed, drained, opened};
 use crate::gate::{
     GateError, GateState, Limits, Operation, Step, TakeBack, TaskPlace, Tasks, refuse_in_operation, sites,
     wait,
@@ -318,10 +319,13 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         let take_back = TakeBack(|| {
             S::step();
             self.go_back(NORMAL);
+            opened(self, By::GiveUp);
         });
+        closed(self, Closed::Stopped, || self.inside());
         let lost = self.drain(STOP, limits)?;
         mem::forget(take_back);
         self.end(STOP);
+        drained(self, Closed::Stopped);
         if lost {
             more_left_than_entered();
         }
@@ -337,6 +341,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         self.begin(phase::restarting)?;
         S::step();
         self.go_back(NORMAL);
+        opened(self, By::Restart);
         Ok(())
     }
 
@@ -360,16 +365,23 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
             S::step();
             self.go_back(before);
             self.signal_drained();
+            match before {
+                STOP => closed(self, Closed::Stopped, || self.inside()),
+                _ => opened(self, By::GiveUp),
+            }
         });
         S::step();
         self.pass_on(SHUTDOWN);
         self.signal_turn();
-        let drained = self.drain(SHUTDOWN, limits);
-        if let Ok(_) | Err(GateError::TimedOut) = drained {
+        closed(self, Closed::ShutDown, || self.inside());
+        let end = self.drain(SHUTDOWN, limits);
+        if let Ok(_) | Err(GateError::TimedOut) = end {
             mem::forget(take_back);
             self.end_shutdown();
         }
-        if drained? {
+        let lost = end?;
+        drained(self, Closed::ShutDown);
+        if lost {
             more_left_than_entered();
         }
         Ok(())
@@ -455,6 +467,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
                 self.pass_on(STOP);
                 S::step();
                 self.heavy(STOP);
+                closed(self, Closed::Stopped, || self.inside());
             }
             Step::Begin(Operation::Shutdown) => {
                 self.begin(phase::shut_down)?;
@@ -462,14 +475,23 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
                 self.pass_on(SHUTDOWN);
                 self.heavy(SHUTDOWN);
                 self.signal_turn();
+                closed(self, Closed::ShutDown, || self.inside());
             }
             Step::Look(Operation::Drain) => return self.is_drained(),
             Step::Look(_) => return Ok(self.inside_at_most() <= 0),
-            Step::Finish(Operation::Stop) => self.end(STOP),
-            Step::Finish(Operation::Shutdown) | Step::GiveUp(Operation::Shutdown) => self.end_shutdown(),
+            Step::Finish(Operation::Stop) => {
+                self.end(STOP);
+                drained(self, Closed::Stopped);
+            }
+            Step::Finish(Operation::Shutdown) => {
+                self.end_shutdown();
+                drained(self, Closed::ShutDown);
+            }
+            Step::GiveUp(Operation::Shutdown) => self.end_shutdown(),
             Step::GiveUp(Operation::Stop) => {
                 S::step();
                 self.go_back(NORMAL);
+                opened(self, By::GiveUp);
             }
             Step::Begin(Operation::Drain)
             | Step::Finish(Operation::Drain)
