@@ -14,6 +14,7 @@
 
 pub(crate) mod arbiter;
 mod factory;
+mod records;
 mod report;
 mod rest;
 mod run;

@@ -38,6 +38,7 @@ use crate::protocol::reps::{Owner, Rep};
 use crate::protocol::sleepers::sleepers;
 use crate::protocol::tables::{Tables, existing};
 use crate::swap::arbiter::{Business, Serving, TRIES, serving, take_away};
+use crate::swap::records::{begun, ended};
 use crate::swap::report::{SwapError, SwapFailure, SwapOutcome, SwapPhase, SwapReport, remember};
 use crate::swap::rest::Rest;
 use crate::swap::{Cancel, Limits};
@@ -152,6 +153,7 @@ impl Begun {
         // From here on `run` owns the new object.
         std::mem::forget(new);
         report.attach = clock.lap();
+        begun(id);
         Ok(Begun { run: Some(run), agreed, report, clock })
     }
 
@@ -198,6 +200,7 @@ impl Begun {
             Err(Back(failure, _)) => SwapOutcome::RolledBack(*failure),
         };
         remember(&self.report);
+        ended(&self.report);
         let report = self.report.clone();
         match outcome {
             Ok(()) => Ok(report),
@@ -218,6 +221,7 @@ impl Drop for Begun {
         if let Err(Back(failure, _)) = outcome {
             self.report.outcome = SwapOutcome::RolledBack(failure);
             remember(&self.report);
+            ended(&self.report);
         }
     }
 }

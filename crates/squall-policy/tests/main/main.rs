@@ -7,3 +7,4 @@ mod kinds;
 mod modes;
 mod monitors;
 mod policies;
+mod records;

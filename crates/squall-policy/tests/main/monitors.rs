@@ -21,7 +21,7 @@ use squall_sys::trace::{self, Subject};
 
 /// Serialises the tests of the general monitor. Waits until there is no subscription, no buffer and no
 /// collector.
-fn turn() -> MutexGuard<'static, ()> {
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     until(|| {
