@@ -21,6 +21,7 @@ use crate::engine::{self, EngineState, Record, by_hand, thread_state};
 use crate::family::{self, AnyFamily};
 use crate::live;
 pub use crate::live::PlannedSwap;
+use crate::records::{Mode, mode_changed};
 use crate::settings;
 use crate::stays::{Reason, Seen, Stays};
 use squall_policy::attribute::{self, Attribute, AttributeError, AttributeInfo, InstanceValues, Value};
@@ -338,7 +339,9 @@ pub fn freeze(id: Id, frozen: bool) -> Result<(), ControlError> {
 /// freeze_all(false);
 /// ```
 pub fn freeze_all(frozen: bool) {
-    settings::ALL_FROZEN.store(frozen, Ordering::Relaxed);
+    if settings::ALL_FROZEN.swap(frozen, Ordering::Relaxed) != frozen {
+        mode_changed(if frozen { Mode::Frozen } else { Mode::Thawed });
+    }
     wake_all();
 }
 
@@ -357,7 +360,9 @@ pub fn all_frozen() -> bool {
 /// dry_run_all(false);
 /// ```
 pub fn dry_run_all(dry: bool) {
-    settings::ALL_DRY_RUN.store(dry, Ordering::Relaxed);
+    if settings::ALL_DRY_RUN.swap(dry, Ordering::Relaxed) != dry {
+        mode_changed(if dry { Mode::DryRun } else { Mode::Acting });
+    }
     wake_all();
 }
 

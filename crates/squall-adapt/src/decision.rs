@@ -9,6 +9,8 @@ use squall_core::swap::SwapReport;
 use squall_core::{Id, Name, name_of};
 use squall_machine::Vp;
 
+use crate::records::decided;
+
 /// A decision about an object, with its reason.
 ///
 /// ```
@@ -318,9 +320,10 @@ pub fn note(decision: Decision) {
 pub(crate) fn remember(decision: Decision) {
     announce(&decision);
     let decision = Arc::new(decision);
-    let forgotten = lock().push(decision);
+    let forgotten = lock().push(Arc::clone(&decision));
     // Dropped outside the lock.
     drop(forgotten);
+    decided(decision.id, &decision.verdict, decision.took);
 }
 
 #[cfg(feature = "tracing")]

@@ -11,6 +11,7 @@ pub mod estimate;
 pub mod family;
 pub mod hysteresis;
 mod live;
+mod records;
 pub mod sensor;
 pub mod settings;
 pub mod stays;

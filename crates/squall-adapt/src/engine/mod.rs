@@ -51,6 +51,7 @@ pub(crate) use state::state;
 pub(crate) use swap::{by_hand, replaced};
 pub use virtual_time::VirtualTime;
 
+use crate::records::{Mode, mode_changed};
 use posts::{has_post, prepare, ring, take_posts, wait};
 use switch::{ALLOWED, FAILED, OFF, PAUSED, RUNNING, THREAD, UNASKED, is_on};
 
@@ -126,6 +127,7 @@ fn start_slow() {
     if changed == Ok(ALLOWED) || changed == Ok(UNASKED) && !off {
         starved::begin();
         spawn();
+        mode_changed(Mode::Running);
     }
 }
 
@@ -162,7 +164,13 @@ fn switch_thread(allowed: bool) -> u8 {
     };
     let before = THREAD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some(change(state)));
     ring();
-    before.unwrap_or_else(|state| state)
+    let before = before.unwrap_or_else(|state| state);
+    match (before, change(before)) {
+        (RUNNING, PAUSED) | (UNASKED | ALLOWED, OFF) => mode_changed(Mode::Off),
+        (PAUSED, RUNNING) => mode_changed(Mode::Running),
+        _ => {}
+    }
+    before
 }
 
 /// Runs one round on the calling thread, as the engine's thread would: samples objects that posted, and those
@@ -262,9 +270,12 @@ fn pause_thread(then: impl FnOnce()) -> u8 {
 
 /// Restores the state from before [`pause_thread`], unless the program has switched the thread on meanwhile.
 fn resume_thread(before: u8) {
-    let _ = match before {
+    let resumed = match before {
         RUNNING => THREAD.compare_exchange(PAUSED, RUNNING, Ordering::Relaxed, Ordering::Relaxed),
         _ => THREAD.compare_exchange(OFF, before, Ordering::Relaxed, Ordering::Relaxed),
     };
     ring();
+    if before == RUNNING && resumed.is_ok() {
+        mode_changed(Mode::Running);
+    }
 }
