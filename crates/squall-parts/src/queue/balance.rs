@@ -47,16 +47,23 @@ impl<T> Client<'_, T> {
     /// Moves the second element of the client's heap to a neighbour's, unless that is busy.
     #[cold]
     fn balance(&self) {
-        self.neighbour().into_iter().for_each(|neighbour| self.balance_to(neighbour));
+        if let Some(neighbour) = self.neighbour()
+            && !self.balance_to(neighbour)
+        {
+            // Once more, with memory. The move is left out if the neighbour's heap is full again.
+            neighbour.local().grow(1);
+            self.balance_to(neighbour);
+        }
     }
 
-    fn balance_to(&self, neighbour: &Place<T>) {
+    /// Moves the second element to a neighbour's heap. Returns false if that is full.
+    fn balance_to(&self, neighbour: &Place<T>) -> bool {
         let (from, to) = (self.place.local(), neighbour.local());
         let before = self.queue.state();
         let mut home = from.lock();
         let state = self.queue.state_locked(&home, before);
         if !state.has_form(Form::Local) {
-            return;
+            return true;
         }
         if sites::MOVE.is_weak() {
             let moved = Fragment::take_second(&mut home);
@@ -64,20 +71,19 @@ impl<T> Client<'_, T> {
             let mut other = to.lock();
             moved.into_iter().for_each(|entry| other.push(entry));
             to.publish_first(&other);
-            return;
+            return true;
         }
-        let Some(mut other) = to.try_lock() else { return };
+        let Some(mut other) = to.try_lock() else { return true };
         if Fragment::is_full(&other) {
-            // Memory is allocated without locks. Then the move begins again.
-            drop((home, other));
-            to.grow(1);
-            return self.balance_to(neighbour);
+            // Memory is allocated without locks.
+            return false;
         }
         if let Some(entry) = Fragment::take_second(&mut home) {
             other.push(entry);
             to.publish_first(&other);
             self.place.own.counts.moved.add(1);
         }
+        true
     }
 
     /// Returns the next neighbour in turn.

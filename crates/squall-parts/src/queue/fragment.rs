@@ -96,8 +96,8 @@ impl<T> Fragment<T> {
     }
 
     pub(super) fn arrived(&self) -> u64 {
-        // Acquire: pairs with the Release of `push`.
-        self.arrived.load(Ordering::Acquire)
+        // Relaxed: the caller has read the removals before. They release the arrivals that must be seen.
+        self.arrived.load(Ordering::Relaxed)
     }
 
     pub(super) fn plain(&self) -> u64 {
@@ -116,12 +116,12 @@ impl<T> Fragment<T> {
         let key = entry.key;
         heap.push(entry);
         // Relaxed: a hint, which only the holder of the lock writes.
-        if key < self.first.load(Ordering::Relaxed) {
+        if key < self.first.read_own() {
             self.first.store(key, Ordering::Relaxed);
         }
         let arrived = self.arrived.read_own().wrapping_add(1);
-        // Release: pairs with the Acquire of `arrived`.
-        self.arrived.store(arrived, Ordering::Release);
+        // Relaxed: the lock orders it before the removal's count, which releases it (`queue/I4`).
+        self.arrived.store(arrived, Ordering::Relaxed);
     }
 
     /// Removes the first element and counts it (`queue/I3`).

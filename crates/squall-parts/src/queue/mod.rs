@@ -60,6 +60,7 @@ use place::Place;
 use squall_machine::{Vp, machine};
 use squall_sys::padded::CachePadded;
 use squall_sys::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use squall_sys::sync::one_writer::ReadOwn;
 use squall_sys::sync::{Mutex, OnceLock, StdArc, lock, recheck};
 use state::State;
 use std::fmt;
@@ -225,13 +226,14 @@ impl<T> Queue<T> {
         assert!(index < places, "the queue has {places} places for clients; {index} is none of them");
         let growth = lock(&self.growth, "the list of a queue's places");
         let place = self.places[index].get_or_init(|| {
-            // Relaxed: the lock orders the writers.
-            let number = self.joined.load(Ordering::Relaxed);
+            let number = self.joined.read_own();
             self.order[number].store(index, Ordering::Relaxed);
-            // Release: pairs with the Acquire of `joined`. The number counts before any client has the place,
-            // so a reader that can know of a put there counts the place (I4).
+            let place = StdArc::new(Place::new(index, number));
+            // Release: pairs with the Acquire of `joined`. The number counts before a client can use the
+            // place: an element there is in the sums of each client that can know of it. No model shows
+            // this, because loom does not see the steps of a `OnceLock`.
             self.joined.store(number + 1, Ordering::Release);
-            StdArc::new(Place::new(index, number))
+            place
         });
         drop(growth);
         place
@@ -244,7 +246,7 @@ impl<T> Queue<T> {
         self.joined.load(Ordering::Acquire)
     }
 
-    /// Returns the place that joined as the one of this number.
+    /// Returns the place that joined as the one of this number. A place that joins now may be missing.
     #[inline]
     fn joined_place(&self, number: usize) -> Option<&Place<T>> {
         // Relaxed: the number of places, which the caller has read, orders it.
@@ -303,12 +305,14 @@ impl<T> Queue<T> {
     /// it finds the queue empty.
     pub fn close(&self) {
         self.change(State::closed);
-        self.wake_all();
+        self.after_close();
     }
 
     /// Returns whether the queue was closed.
     pub fn is_closed(&self) -> bool {
-        self.state().is_closed()
+        // Acquire: pairs with the Release of `change`. A thread that knows of the close also sees the
+        // arrivals before it, without a lock.
+        State::from_bits(self.state.load(sites::CLOSED.order(Ordering::Acquire))).is_closed()
     }
 
     /// Locks all heaps. The caller holds `growth`, so no place joins meanwhile.
@@ -324,7 +328,7 @@ impl<T> Queue<T> {
     fn change(&self, to: impl FnOnce(State) -> State) {
         let growth = lock(&self.growth, "the list of a queue's places");
         let mut all = if sites::ALL.is_weak() { Vec::new() } else { self.lock_all() };
-        let old = self.state();
+        let old = State::from_bits(self.state.read_own());
         let new = to(old);
         let mut memory = Vec::new();
         if (old.form(), old.which()) != (new.form(), new.which()) {
@@ -333,8 +337,8 @@ impl<T> Queue<T> {
             entries.iter_mut().for_each(|entry| entry.key = new.key(old.key(entry.key)));
             memory = self.place_all(&mut all, entries, new.form());
         }
-        // Relaxed: the locks order it.
-        self.state.store(new.bits(), Ordering::Relaxed);
+        // Release: pairs with the Acquire of `is_closed`. For other readers the locks order it.
+        self.state.store(new.bits(), sites::CLOSE.order(Ordering::Release));
         drop(all);
         drop(growth);
         drop(memory);
@@ -688,17 +692,9 @@ impl<'a, T> Client<'a, T> {
 
     /// Returns whether the client's own heaps looked empty. It may be out of date.
     pub fn is_empty(&self) -> bool {
-        self.place.fragments.iter().all(|fragment| fragment.first() == NO_KEY)
-    }
-}
-
-impl<T> Queue<T> {
-    /// Wakes waiters after `count` arrivals (`wait/I1`).
-    #[inline]
-    fn after_arrival(&self, count: usize) {
-        if self.has_sleepers() {
-            (0..count).for_each(|_| self.wake_one());
-        }
+        // The key of the worst priority looks like an empty heap.
+        let is_empty = |fragment: &Fragment<T>| fragment.try_lock().is_none_or(|heap| heap.is_empty());
+        self.place.fragments.iter().all(|fragment| fragment.first() == NO_KEY && is_empty(fragment))
     }
 }
 

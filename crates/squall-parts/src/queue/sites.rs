@@ -30,3 +30,7 @@ pub(super) const PASS: Site = Site(161);
 pub(super) const END: Site = Site(162);
 /// Not an ordering: both heaps are locked while an element moves (`queue/I1`).
 pub(super) const MOVE: Site = Site(164);
+/// Release of a closed state. Partner: [`CLOSED`].
+pub(super) const CLOSE: Site = Site(165);
+/// Acquire of a waiter that looks whether the queue was closed. Partner: [`CLOSE`].
+pub(super) const CLOSED: Site = Site(166);

@@ -1,8 +1,7 @@
 //! Waiting gets: threads and tasks sleep until there is an element, or until the work is done.
 //!
 //! Problem: a put must find a client that fell asleep, without a fence or a shared write in each put. The
-//! client that finishes the last element must find all of them.
-//! Idea: a client that goes to sleep queues,
+//! client that finishes the last element must find all of them. Idea: a client that goes to sleep queues,
 //! makes all processors pass a fence, and looks again. A put executes no fence and reads one word. A woken
 //! client looks for an element by itself; no element is handed over.
 //!
@@ -12,10 +11,9 @@
 //! - I2. A wake-up is not lost. A waiter that leaves, with an element or by being dropped, and finds itself
 //!   woken, wakes another one if the queue has elements. So the element that its wake-up announced is looked
 //!   for.
-//! - I3. No end is missed. A client that finishes an element looks for waiters for the end, as in I1. If
-//!   there are some, it passes a full fence and looks whether the work is done; if so, it wakes all that wait
-//!   for the end. Of two clients that finish the last two elements, the fences let at least one see both
-//!   counts.
+//! - I3. No end is missed. A client that finishes an element looks for waiters afterwards, as in I1. If some
+//!   wait for the end, it passes a full fence and looks whether the work is done; if so, it wakes them. Of
+//!   two clients that finish the last two elements, the fences let at least one see both counts.
 //! - I4. No end is early: [`Queue::is_done`] is exact (`queue/I5`).
 //! - I5. No waker runs under a lock. A panic of a waker harms neither the client that wakes nor other
 //!   waiters.
@@ -28,8 +26,8 @@ use squall_machine::asym;
 use squall_sys::fork::forked;
 use squall_sys::padded::CachePadded;
 use squall_sys::panics::end_panic;
-use squall_sys::sync::atomic::{AtomicU64, Ordering, fence};
-use squall_sys::sync::{Mutex, MutexGuard, StdArc, lock, thread};
+use squall_sys::sync::atomic::{AtomicUsize, Ordering, fence};
+use squall_sys::sync::{Mutex, lock, thread};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -41,169 +39,145 @@ use std::time::{Duration, Instant};
 
 /// The waiters of a queue.
 pub(super) struct Sleepers {
-    /// Length of the list, and above [`ENDERS`] the number of its waiters for the end. Read by each put, so
-    /// it shares its line with data that rarely change.
-    waiting: AtomicU64,
-    /// Puts execute a full fence.
+    /// Number of waiters. Read by each put, so it shares its line with data that rarely change.
+    waiting: AtomicUsize,
+    /// Number of those that also wait for the end. Read by each get.
+    ending: AtomicUsize,
+    /// Puts and gets execute a full fence.
     fenced: bool,
     list: CachePadded<Mutex<List>>,
 }
 
+/// Wakers by their tickets, in the order in which they came.
+type Wakers = BTreeMap<u64, Waker>;
+
 struct List {
-    /// By their tickets, in the order in which they came.
-    wakers: BTreeMap<u64, Sleeper>,
-    /// Number of the waiters that also wait for the end.
-    enders: u64,
+    for_element: Wakers,
+    /// Wakers of waiters for an element or the end.
+    for_end: Wakers,
     tickets: u64,
 }
 
-struct Sleeper {
-    waker: StdArc<Waker>,
-    /// Whether the end wakes it.
-    for_end: bool,
-}
-
-const ENDERS: u64 = 1 << 32;
-
 impl List {
-    fn insert(&mut self, ticket: u64, sleeper: Sleeper) -> Option<Sleeper> {
-        self.enders += u64::from(sleeper.for_end);
-        let old = self.wakers.insert(ticket, sleeper);
-        self.enders -= old.as_ref().map_or(0, |old| u64::from(old.for_end));
-        old
+    fn wakers(&mut self, for_end: bool) -> &mut Wakers {
+        if for_end { &mut self.for_end } else { &mut self.for_element }
     }
 
-    fn remove(&mut self, ticket: u64) -> Option<Sleeper> {
-        let old = self.wakers.remove(&ticket);
-        self.enders -= old.as_ref().map_or(0, |old| u64::from(old.for_end));
-        old
-    }
-
-    fn pop_first(&mut self) -> Option<Sleeper> {
-        let first = *self.wakers.first_key_value()?.0;
-        self.remove(first)
+    /// Removes the waiter that has slept longest.
+    fn pop_first(&mut self) -> Option<Waker> {
+        let first = |wakers: &Wakers| wakers.first_key_value().map_or(u64::MAX, |(ticket, _)| *ticket);
+        let for_end = first(&self.for_end) < first(&self.for_element);
+        self.wakers(for_end).pop_first().map(|(_, waker)| waker)
     }
 }
 
 impl Sleepers {
     pub(super) fn new() -> Sleepers {
+        let list = List { for_element: Wakers::new(), for_end: Wakers::new(), tickets: 0 };
         Sleepers {
-            waiting: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            ending: AtomicUsize::new(0),
             fenced: asym::mode() != asym::Mode::Membarrier,
-            list: CachePadded::new(Mutex::new(List { wakers: BTreeMap::new(), enders: 0, tickets: 0 })),
+            list: CachePadded::new(Mutex::new(list)),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, List> {
-        lock(&self.list, "the list of a queue's waiters")
-    }
-
-    fn publish(&self, list: &List) {
-        // Relaxed: the fences order it, and the lock orders the writers.
-        self.waiting.store(list.enders * ENDERS + list.wakers.len() as u64, Ordering::Relaxed);
+    /// Runs `f` with the locked list, and publishes the numbers of waiters.
+    fn with_list<R>(&self, f: impl FnOnce(&mut List) -> R) -> R {
+        let mut list = lock(&self.list, "the list of a queue's waiters");
+        let result = f(&mut list);
+        // Relaxed: the fences order them, and the lock orders the writers.
+        self.waiting.store(list.for_element.len() + list.for_end.len(), Ordering::Relaxed);
+        self.ending.store(list.for_end.len(), Ordering::Relaxed);
+        result
     }
 
     /// Queues a waiter, in its earlier place if it has a ticket. Returns the ticket, and whether the waiter
     /// must look again, because it was not in the list.
     fn add(&self, ticket: Option<u64>, waker: &Waker, for_end: bool) -> (u64, bool) {
-        // A clone is the program's code, so it runs under no lock.
-        let new = Sleeper { waker: StdArc::new(waker.clone()), for_end };
-        let mut list = self.lock();
-        let ticket = ticket.unwrap_or_else(|| {
-            list.tickets += 1;
-            list.tickets
+        // A clone and a drop of a waker are the program's code, so they run under no lock.
+        let waker = waker.clone();
+        let (ticket, old) = self.with_list(|list| {
+            let ticket = ticket.unwrap_or_else(|| {
+                list.tickets += 1;
+                list.tickets
+            });
+            (ticket, list.wakers(for_end).insert(ticket, waker))
         });
-        let old = list.insert(ticket, new);
-        self.publish(&list);
-        drop(list);
         (ticket, old.is_none())
     }
 
     /// Makes all processors pass a fence (I1).
     fn announce() {
-        // Partner: the light or full fence of `has_sleepers`.
+        // Partner: the light or full fence of `has_any`.
         if !sites::ANNOUNCE.is_weak() && asym::heavy().is_err() {
             asym::visit_processors();
         }
     }
 
     /// Removes a waiter. Returns false if it was woken before.
-    fn remove(&self, ticket: u64) -> bool {
-        let mut list = self.lock();
-        let removed = list.remove(ticket);
-        self.publish(&list);
-        drop(list);
-        removed.is_some()
+    fn remove(&self, ticket: u64, for_end: bool) -> bool {
+        self.with_list(|list| list.wakers(for_end).remove(&ticket)).is_some()
+    }
+
+    /// Reads one of the numbers of waiters after an arrival, an end or a close (I1).
+    #[inline]
+    fn has_any(&self, number: &AtomicUsize) -> bool {
+        if !sites::LOOK.is_weak() {
+            // Partner: the heavy fence of `announce`.
+            asym::light_or_full(self.fenced);
+        }
+        number.load(Ordering::Relaxed) != 0
     }
 }
 
 /// Wakes a waiter. A panic of its waker ends here, after the panic hook has reported it (I5).
-fn wake(sleeper: Sleeper) {
-    // The drop may be the last of the waker.
-    end_panic(move || sleeper.waker.wake_by_ref());
+fn wake(waker: Waker) {
+    end_panic(move || waker.wake());
 }
 
 impl<T> Queue<T> {
     /// Returns the number of waiters that sleep. It may be out of date.
     pub fn waiting(&self) -> usize {
-        (self.sleepers.waiting.load(Ordering::Relaxed) % ENDERS) as usize
-    }
-
-    /// Looks for waiters after an arrival or a close (I1).
-    #[inline]
-    pub(super) fn has_sleepers(&self) -> bool {
-        self.sleepers_after_fence() != 0
-    }
-
-    #[inline]
-    fn sleepers_after_fence(&self) -> u64 {
-        if !sites::LOOK.is_weak() {
-            // Partner: the heavy fence of `announce`.
-            asym::light_or_full(self.sleepers.fenced);
-        }
         self.sleepers.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Wakes waiters after `count` arrivals (I1).
+    #[inline]
+    pub(super) fn after_arrival(&self, count: usize) {
+        if self.sleepers.has_any(&self.sleepers.waiting) {
+            (0..count).for_each(|_| self.wake_one());
+        }
     }
 
     /// Wakes the waiter that has slept longest.
     #[cold]
-    pub(super) fn wake_one(&self) {
+    fn wake_one(&self) {
         // In a child the waiters do not exist.
         if forked() {
             return;
         }
-        let mut list = self.sleepers.lock();
-        let first = list.pop_first();
-        self.sleepers.publish(&list);
-        drop(list);
-        first.into_iter().for_each(wake);
+        self.sleepers.with_list(List::pop_first).into_iter().for_each(wake);
     }
 
-    /// Wakes all waiters.
-    pub(super) fn wake_all(&self) {
-        if self.has_sleepers() {
-            self.wake_each(|_| true);
+    /// Wakes all waiters after a close.
+    pub(super) fn after_close(&self) {
+        if self.sleepers.has_any(&self.sleepers.waiting) && !forked() {
+            self.wake_all(false);
+            self.wake_all(true);
         }
     }
 
-    fn wake_each(&self, is_meant: fn(&Sleeper) -> bool) {
-        if forked() {
-            return;
-        }
-        let mut list = self.sleepers.lock();
-        let all = std::mem::take(&mut list.wakers);
-        let (meant, others) = all.into_iter().partition(|(_, sleeper)| is_meant(sleeper));
-        list.enders = 0;
-        let meant: BTreeMap<u64, Sleeper> = meant;
-        BTreeMap::into_iter(others).for_each(|(ticket, sleeper)| _ = list.insert(ticket, sleeper));
-        self.sleepers.publish(&list);
-        drop(list);
-        meant.into_values().for_each(wake);
+    /// Wakes all waiters of one kind.
+    fn wake_all(&self, for_end: bool) {
+        let all = self.sleepers.with_list(|list| std::mem::take(list.wakers(for_end)));
+        all.into_values().for_each(wake);
     }
 
     /// Looks for the end after an element was finished (I3).
     #[inline]
     pub(super) fn after_end(&self) {
-        if !sites::END.is_weak() && self.sleepers_after_fence() >= ENDERS {
+        if !sites::END.is_weak() && self.sleepers.has_any(&self.sleepers.ending) {
             self.wake_if_done();
         }
     }
@@ -214,8 +188,8 @@ impl<T> Queue<T> {
             // Partner: this fence, in a client that finishes another element.
             fence(Ordering::SeqCst);
         }
-        if self.is_done() {
-            self.wake_each(|sleeper| sleeper.for_end);
+        if self.is_done() && !forked() {
+            self.wake_all(true);
         }
     }
 }
@@ -335,8 +309,8 @@ struct Sleep<T, B: Deref<Target = Queue<T>>> {
     queue: B,
     /// The place whose client gets; that of the calling thread's VP if empty.
     at: Option<usize>,
-    ticket: Option<u64>,
     for_end: bool,
+    ticket: Option<u64>,
 }
 
 impl<T, B: Deref<Target = Queue<T>>> Sleep<T, B> {
@@ -368,7 +342,7 @@ impl<T, B: Deref<Target = Queue<T>>> Sleep<T, B> {
         if forked() {
             return;
         }
-        let was_woken = !self.queue.sleepers.remove(ticket);
+        let was_woken = !self.queue.sleepers.remove(ticket, self.for_end);
         if was_woken && !sites::PASS.is_weak() && self.queue.waiting() != 0 && !self.queue.is_empty() {
             self.queue.wake_one();
         }
@@ -469,7 +443,7 @@ pub struct Wait<T, B: Deref<Target = Queue<T>>>(Sleep<T, B>);
 impl<T, B: Deref<Target = Queue<T>>> Wait<T, B> {
     /// Makes a wait. It begins with its first poll, or when it blocks.
     pub fn new(queue: B) -> Wait<T, B> {
-        Wait(Sleep { queue, at: None, ticket: None, for_end: false })
+        Wait(Sleep { queue, at: None, for_end: false, ticket: None })
     }
 
     /// Makes a wait of the client of a place.
@@ -477,7 +451,7 @@ impl<T, B: Deref<Target = Queue<T>>> Wait<T, B> {
     /// # Panics
     /// If the queue has no such place: in the first poll.
     pub fn at(queue: B, place: usize) -> Wait<T, B> {
-        Wait(Sleep { queue, at: Some(place), ticket: None, for_end: false })
+        Wait(Sleep { queue, at: Some(place), for_end: false, ticket: None })
     }
 
     /// Blocks the thread until there is an element.
@@ -529,7 +503,7 @@ pub struct WaitTaken<T, B: Deref<Target = Queue<T>>>(Sleep<T, B>);
 impl<T, B: Deref<Target = Queue<T>>> WaitTaken<T, B> {
     /// Makes a wait. It begins with its first poll, or when it blocks.
     pub fn new(queue: B) -> WaitTaken<T, B> {
-        WaitTaken(Sleep { queue, at: None, ticket: None, for_end: true })
+        WaitTaken(Sleep { queue, at: None, for_end: true, ticket: None })
     }
 
     /// Makes a wait of the client of a place.
@@ -537,7 +511,7 @@ impl<T, B: Deref<Target = Queue<T>>> WaitTaken<T, B> {
     /// # Panics
     /// If the queue has no such place: in the first poll.
     pub fn at(queue: B, place: usize) -> WaitTaken<T, B> {
-        WaitTaken(Sleep { queue, at: Some(place), ticket: None, for_end: true })
+        WaitTaken(Sleep { queue, at: Some(place), for_end: true, ticket: None })
     }
 
     /// Blocks the thread until there is an element, or the end.

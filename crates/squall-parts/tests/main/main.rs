@@ -15,6 +15,8 @@ mod forked;
 mod gate;
 mod gate_tasks;
 mod ids;
+mod queue;
+mod queue_histories;
 mod replicas;
 mod table;
 mod table_histories;

@@ -1,9 +1,11 @@
 //! Sequential specifications: the behaviour of an object used by a single thread.
 
 pub(crate) mod key;
+mod queue;
 mod register;
 
 pub use key::{Key, KeyOp, KeyRet, Plan};
+pub use queue::{AnyOp, AnyQueue, Elements, QueueOp, QueueRet, StrictQueue};
 pub use register::{Register, RegisterOp, RegisterRet, Versioned};
 
 use std::collections::BTreeMap;
