@@ -27,8 +27,8 @@ use super::schema::Schema;
 use super::value::{Kind, Value};
 use super::{AnyAttribute, Attribute, Head};
 
-/// Origin of a value, the outermost scope first. The innermost scope that sets a value wins. A fixed value wins
-/// over all.
+/// Origin of a value, the outermost scope first. The innermost scope that sets a value wins. A fixed value
+/// wins over all.
 ///
 /// ```
 /// use squall::policy::attribute::{Attribute, ClassValues, InstanceValues, Received, Schema, Scope};
@@ -674,7 +674,8 @@ impl AttributeView<'_> {
     /// With debug assertions, if the class does not have the attribute. Without them the result is the
     /// attribute's default.
     /// # Cost
-    /// Wait-free. See the [module](super). A fixed value is found without a look at the attributes of the call.
+    /// Wait-free. See the [module](super). A fixed value is found without a look at the attributes of the
+    /// call.
     #[inline]
     #[track_caller]
     pub fn get<T: Value>(&self, attribute: &'static Attribute<T>) -> T {

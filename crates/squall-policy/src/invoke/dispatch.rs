@@ -135,7 +135,7 @@ impl Terms {
 }
 
 thread_local! {
-    /// Address of the invocation that this thread has just passed to a policy; 0 if there is none.
+    /// Address of the invocation that this thread has just passed to a policy; 0 otherwise.
     static PASSED: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -219,8 +219,8 @@ impl Dispatch {
 
     /// Makes the call now, on this thread. A panic of the method goes to the caller.
     ///
-    /// The call has the attributes and the deadline that its caller gave it. It has none of the state of the
-    /// code that runs here.
+    /// The call has the attributes and the deadline that its caller gave it. It runs without the state of the
+    /// code around it.
     pub fn run(self) {
         if PASSED.get() == address(&self.invocation) {
             self.invocation.run_in_place();

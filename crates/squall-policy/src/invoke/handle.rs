@@ -3,10 +3,10 @@
 //! - I1. Exactly one party takes the function of an invocation: the executor or the policy that runs it or
 //!   drops it, a waiter that helps, or a cancelled event. That party stores the result.
 //! - I2. The first result stays, unless the policy panicked before the caller had the `PendingCall`. A result
-//!   is then taken once, or dropped when both the `PendingCall` and the `Runner` are gone. The drop runs under
-//!   no lock.
-//! - I3. A waiter helps only an invocation that was passed to an executor. One that a policy or an event keeps
-//!   runs when the policy or the event says so.
+//!   is then taken once, or dropped when both the `PendingCall` and the `Runner` are gone. The drop runs
+//!   under no lock.
+//! - I3. A waiter helps only an invocation that was passed to an executor. One that a policy or an event
+//!   keeps runs when the policy or the event says so.
 //! - I4. The function runs without the state of the code around it: attributes, deadlines and callers belong
 //!   to an invocation, not to the thread that runs it. One exception: a policy that runs a call on its
 //!   caller's thread, before the caller goes on, leaves the caller's state in place.
@@ -89,7 +89,7 @@ impl<R> Invocation<R> {
         lock(&self.waiting).function.take()
     }
 
-    /// Runs the function on a thread that owes it nothing (I4).
+    /// Runs the function on a thread without state for it (I4).
     fn run(&self) {
         if let Some(function) = self.take_function() {
             self.fill(squall_rcu::__run_served(function));
@@ -147,7 +147,7 @@ impl<R> Invocation<R> {
 
 /// An invocation, with the type of its result erased.
 pub(super) trait AnyInvocation: Send + Sync {
-    /// Runs it on a thread that owes it nothing.
+    /// Runs it on a thread without state for it.
     fn run(&self);
     /// Runs it on its caller's thread, before the caller goes on.
     fn run_in_place(&self);
@@ -261,8 +261,8 @@ impl<R> PendingCall<R> {
 
     /// Blocks the thread until the result is there. A task awaits the `PendingCall` itself.
     ///
-    /// A pool thread runs the call itself if an executor has it and it has not begun, so that invocations that
-    /// wait for each other do not exhaust the pool.
+    /// A pool thread runs the call itself if an executor has it and it has not begun, so that invocations
+    /// that wait for each other do not exhaust the pool.
     ///
     /// # Errors
     /// [`InvokeError`]. Inside an operation, if the invocation has not ended yet,

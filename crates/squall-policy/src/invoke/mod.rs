@@ -52,13 +52,13 @@
 //! # Modes of policies
 //!
 //! A policy adds modes: it lists them in [`Policy::MODES`](crate::Policy::MODES), and
-//! [`Policy::invoke_mode`](crate::Policy::invoke_mode) gets each call as a [`Dispatch`]. The policy runs the call, passes it
-//! to a thread, keeps it for later, or refuses it. [`Monitor`](crate::Monitor) has the mode [`TRY`], in which a
-//! call does not wait. [`Task`](crate::Task) and [`ThreadedAdt`](crate::ThreadedAdt) make asynchronous calls on
-//! their own threads. For a mode of one's own, see [`Dispatch`].
+//! [`Policy::invoke_mode`](crate::Policy::invoke_mode) gets each call as a [`Dispatch`]. The policy runs the
+//! call, passes it to a thread, keeps it for later, or refuses it. [`Monitor`](crate::Monitor) has the mode
+//! [`TRY`], in which a call does not wait. [`Task`](crate::Task) and [`ThreadedAdt`](crate::ThreadedAdt) make
+//! asynchronous calls on their own threads. For a mode of one's own, see [`Dispatch`].
 //!
-//! Attributes and deadlines belong to the call: [`call`] and [`in_mode`] take along those given to it. A thread
-//! that runs a call for another one adds nothing of its own.
+//! Attributes and deadlines belong to the call: [`call`] and [`in_mode`] take along those given to it. A
+//! thread that runs a call for another one adds nothing of its own.
 //!
 //! # Swaps
 //!
@@ -68,8 +68,9 @@
 //! waiting is an error.
 //!
 //! # Source
-//! KTK §2.1, §2.2, §3 and §4: `InvocationType`, `INVOKE$mode` (KT-08 to KT-10). In KTK an attribute can make each
-//! call asynchronous. Here the caller writes [`call`], because a pending result has another type than a result.
+//! KTK §2.1, §2.2, §3 and §4: `InvocationType`, `INVOKE$mode` (KT-08 to KT-10). In KTK an attribute can make
+//! each call asynchronous. Here the caller writes [`call`], because a pending result has another type than a
+//! result.
 
 pub(crate) mod context;
 mod dispatch;

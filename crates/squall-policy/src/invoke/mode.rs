@@ -7,9 +7,9 @@ use crate::attribute::check_names;
 /// A way to make a call that a policy adds, like KTK's `INVOKE$mode`; declared as a `static`.
 ///
 /// A policy lists its modes in [`Policy::MODES`](crate::Policy::MODES), and handles them in
-/// [`Policy::invoke_mode`](crate::Policy::invoke_mode). A caller names the mode in [`in_mode`](super::in_mode)
-/// or [`in_mode_named`](super::in_mode_named). Two modes with one name are equal, so that policies can share a
-/// mode.
+/// [`Policy::invoke_mode`](crate::Policy::invoke_mode). A caller names the mode in
+/// [`in_mode`](super::in_mode) or [`in_mode_named`](super::in_mode_named). Two modes with one name are equal,
+/// so that policies can share a mode.
 ///
 /// ```
 /// use squall::policy::invoke::Mode;

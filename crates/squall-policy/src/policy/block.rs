@@ -119,8 +119,8 @@ impl<'a> Block<'a> {
         self.attributes
     }
 
-    /// Returns the value of an attribute for this call: fixed, or given to the call, or set for its operation,
-    /// the object or the class, or the default.
+    /// Returns the value of an attribute for this call: fixed, or given to the call, or set for its
+    /// operation, the object or the class, or the default.
     ///
     /// # Panics
     /// With debug assertions, if the policy has a class without this attribute.

@@ -97,10 +97,11 @@ impl<'a> Creation<'a> {
         self.values.map_or(Ok(()), |values| values.set_for(operation, attribute, value))
     }
 
-    /// Fixes an attribute of the object and its operations for ever. Has no effect if the policy has no class.
+    /// Fixes an attribute of the object and its operations for ever. Has no effect if the policy has no
+    /// class.
     ///
-    /// Later attempts to set or unset it on the object are errors, even with this value. A call to which it is
-    /// given is refused.
+    /// Later attempts to set or unset it on the object are errors, even with this value. A call to which it
+    /// is given is refused.
     ///
     /// # Errors
     /// The errors of [`InstanceValues::set`]. [`Refusal::Fixed`](crate::attribute::Refusal::Fixed) if it was

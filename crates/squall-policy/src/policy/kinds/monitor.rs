@@ -30,8 +30,8 @@ use crate::policy::{Block, Policy};
 /// Monitor: one call of the object runs at a time, on its caller's thread. Calls enter in order of arrival. A
 /// call may wait for a [`Condition`]; other calls enter during the wait.
 ///
-/// A call from inside the monitor to the same object is refused, because it would wait for itself. In the mode
-/// [`TRY`] a call does not wait to enter: it is refused if another call is inside.
+/// A call from inside the monitor to the same object is refused, because it would wait for itself. In the
+/// mode [`TRY`] a call does not wait to enter: it is refused if another call is inside.
 ///
 /// Swaps keep these rules. Calls in the old and the new implementation exclude each other. A call that waits
 /// for a condition leaves for the swap and is repeated on the new implementation, if its arguments can be

@@ -36,8 +36,8 @@ use crate::policy::{Block, Policy};
 /// for itself. A call by an export or an import of a swap is refused too, because earlier calls in the queue
 /// may wait for that swap. A panic goes to the caller; the task continues with the next call.
 ///
-/// The caller of an [`ASYNCHRONOUS`] call enqueues it and goes on. A method must not wait for such a call of its
-/// own object, because the call is behind it in the queue. Up to 65,536 such calls are queued; later ones
+/// The caller of an [`ASYNCHRONOUS`] call enqueues it and goes on. A method must not wait for such a call of
+/// its own object, because the call is behind it in the queue. Up to 65,536 such calls are queued; later ones
 /// end with [`InvokeError::Full`](crate::invoke::InvokeError::Full).
 ///
 /// # Cost
@@ -219,7 +219,8 @@ impl Task {
         self.line.lock().taken
     }
 
-    /// Enqueues a call. If no thread can be started, or the queue has too many asynchronous calls, returns it.
+    /// Enqueues a call. If no thread can be started, or the queue has too many asynchronous calls, returns
+    /// it.
     fn put(&self, entry: Entry) -> Result<(), (NoPlace, Entry)> {
         let mut state = self.line.lock();
         let sent = usize::from(matches!(entry, Entry::Sent(_)));

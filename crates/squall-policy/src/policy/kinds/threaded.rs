@@ -15,7 +15,8 @@ use crate::policy::{Block, Policy};
 /// A method with an argument or a result that is not `Send` runs on its caller's thread. A call is refused if
 /// the system cannot start a thread. A call by an export or an import of a swap is refused, because the new
 /// thread could wait for that swap. During a swap a mediator lets this thread pass wherever it would let the
-/// caller pass. A panic goes to the caller. The caller of an [`ASYNCHRONOUS`] call does not wait for the thread.
+/// caller pass. A panic goes to the caller. The caller of an [`ASYNCHRONOUS`] call does not wait for the
+/// thread.
 ///
 /// # Cost
 /// One thread for each call: some tens of microseconds.
