@@ -1,7 +1,7 @@
 //! Integration tests of the parts, in one program.
 //!
-//! Two programs stay apart, since they change global state: `table_memory` counts freed memory, and
-//! `dhash_drops` switches the reclaimer thread on and off.
+//! Three programs stay apart, since they change global state: `table_memory` and `queue_memory` count memory,
+//! and `dhash_drops` switches the reclaimer thread on and off.
 #![cfg(not(loom))]
 
 mod bag;
@@ -17,6 +17,9 @@ mod gate_tasks;
 mod ids;
 mod queue;
 mod queue_histories;
+mod queue_hostile;
+#[cfg(not(miri))]
+mod queue_sequences;
 mod replicas;
 mod table;
 mod table_histories;

@@ -1,0 +1,66 @@
+//! Memory of a queue with a million elements. The program counts its allocations, so it has one test.
+#![cfg(not(loom))]
+
+use squall_parts::queue::{Form, Queue};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The system's allocator, with counts.
+struct Counting;
+
+static USED: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: each call goes to the system's allocator with its own arguments.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        PEAK.fetch_max(USED.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        CALLS.fetch_add(1, Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        USED.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the block came from `System.alloc` with this layout.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[test]
+fn a_million_elements_need_one_array_and_a_put_into_a_heap_with_room_none() {
+    // The machine is read at the first use.
+    drop(Queue::<u64>::with_places(Form::Strict, 1));
+    let sizes = if cfg!(miri) { [1 << 8, 1 << 8] } else { [1 << 20, 1 << 16] };
+    for (form, elements) in [Form::Strict, Form::Local].into_iter().zip(sizes) {
+        let before = USED.load(Relaxed);
+        let queue = Queue::with_places(form, 1);
+        let client = queue.client(0);
+        let made = USED.load(Relaxed);
+        PEAK.store(made, Relaxed);
+        // Multiplication by an odd number permutes the priorities.
+        let fill = || {
+            (0..elements as u64).for_each(|n| client.put(n.wrapping_mul(0x9e37_79b9_7f4a_7c15), n).unwrap());
+        };
+        fill();
+        let array = elements * size_of::<(u64, u64)>();
+        assert_eq!(USED.load(Relaxed) - made, array, "{form:?}");
+        assert_eq!(PEAK.load(Relaxed) - made, array + array / 2, "growth keeps the old array meanwhile");
+        let calls = CALLS.load(Relaxed);
+        let mut last = 0;
+        for _ in 0..elements {
+            let (priority, value) = client.get().unwrap();
+            assert!(priority >= last && priority == value.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            last = priority;
+        }
+        assert_eq!(client.get(), None);
+        fill();
+        assert_eq!(CALLS.load(Relaxed), calls, "a heap keeps its memory");
+        drop(queue);
+        assert_eq!(USED.load(Relaxed), before, "{form:?}");
+    }
+}
