@@ -11,10 +11,9 @@ use super::{Client, Form, Insertion, Topology, sites};
 impl<T> Client<'_, T> {
     /// Returns the fragment for a put of the local form.
     #[inline]
-    pub(super) fn fragment_for_put(&self) -> &Fragment<T> {
-        let attributes = &self.queue.attributes;
-        if attributes.insertion() == Insertion::LoadBalance
-            && self.place.own.is_due(attributes.balance_every())
+    pub(super) fn fragment_for_put(&self, insertion: Insertion) -> &Fragment<T> {
+        if insertion == Insertion::LoadBalance
+            && self.place.own.is_due(self.queue.attributes.balance_every())
             && let Some(neighbour) = self.neighbour()
         {
             self.place.own.counts.moved.add(1);

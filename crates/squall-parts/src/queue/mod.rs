@@ -484,6 +484,21 @@ impl<'a, T> Client<'a, T> {
     /// lock. While clients wait, a put also wakes one.
     #[inline]
     pub fn put(&self, priority: u64, value: T) -> Result<(), Rejected<T>> {
+        self.put_by(|| self.queue.attributes.insertion(), priority, value)
+    }
+
+    /// Puts an element like [`put`](Client::put), with an [`Insertion`] of its own: in the local form it
+    /// applies to this call in place of the queue's attribute.
+    ///
+    /// # Errors
+    /// [`Rejected`], with the element, if the queue is closed.
+    #[inline]
+    pub fn put_with(&self, insertion: Insertion, priority: u64, value: T) -> Result<(), Rejected<T>> {
+        self.put_by(|| insertion, priority, value)
+    }
+
+    #[inline]
+    fn put_by(&self, insertion: impl Fn() -> Insertion, priority: u64, value: T) -> Result<(), Rejected<T>> {
         let queue = self.queue;
         let mut value = value;
         loop {
@@ -495,7 +510,7 @@ impl<'a, T> Client<'a, T> {
                 }
                 Form::Relaxed => self.lock_for_put(),
                 Form::Local => {
-                    let fragment = self.fragment_for_put();
+                    let fragment = self.fragment_for_put(insertion());
                     (fragment, fragment.lock())
                 }
             };

@@ -80,6 +80,20 @@ fn x_20_puts_balance_if_the_insertion_attribute_says_so() {
 }
 
 #[test]
+fn kt_12_a_call_has_an_insertion_of_its_own() {
+    let queue = Queue::with_places(Form::Local, 2);
+    (0..2).for_each(|place| _ = queue.client(place));
+    queue.attributes().set_balance_every(1);
+    queue.client(0).put(1, 1).unwrap();
+    queue.client(0).put_with(Insertion::LoadBalance, 2, 2).unwrap();
+    queue.attributes().set_insertion(Insertion::LoadBalance);
+    queue.client(0).put_with(Insertion::LocalFragment, 3, 3).unwrap();
+    assert_eq!((queue.client(1).get(), queue.counts().moved), (Some((2, 2)), 1));
+    assert_eq!((queue.client(0).get(), queue.client(0).get()), (Some((1, 1)), Some((3, 3))));
+    assert_eq!(queue.counts().remote_gets, 0);
+}
+
+#[test]
 fn kt_12_each_topology_has_its_neighbours() {
     let goes_to = |topology, from: usize, count: usize| -> Vec<usize> {
         let queue = Queue::with_places(Form::Local, 6);
