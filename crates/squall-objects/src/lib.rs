@@ -21,6 +21,8 @@ mod misses;
 pub mod pages;
 #[cfg(feature = "bags")]
 pub mod pool;
+#[cfg(feature = "queues")]
+pub mod queue;
 pub mod read_mostly;
 pub mod ship;
 mod sizes;

@@ -35,6 +35,8 @@ mod named;
 mod own_types;
 mod pages;
 mod pool;
+mod queue;
+mod queue_waits;
 mod read_mostly;
 mod reasons;
 mod sequences_distributed;
