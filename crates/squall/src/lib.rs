@@ -8,6 +8,7 @@
 // Without its feature, the name of a module leads to the table of features.
 #![doc = ""]
 #![cfg_attr(not(feature = "bags"), doc = "[`objects::bag`]: #features\n[`objects::pool`]: #features")]
+#![cfg_attr(not(feature = "queues"), doc = "[`objects::queue`]: #features")]
 #![cfg_attr(not(feature = "gates"), doc = "[`objects::gate`]: #features\n[`parts::gate`]: #features")]
 #![cfg_attr(not(feature = "directories"), doc = "[`objects::directory`]: #features")]
 #![cfg_attr(not(feature = "directories"), doc = "[`parts::dhash`]: #features")]
@@ -63,6 +64,8 @@ pub mod objects {
     pub use squall_objects::gate;
     #[cfg(feature = "adaptive-lock")]
     pub use squall_objects::lock;
+    #[cfg(feature = "queues")]
+    pub use squall_objects::queue;
     pub use squall_objects::*;
     #[cfg(feature = "bags")]
     pub use squall_objects::{bag, pool};
@@ -151,5 +154,7 @@ pub mod prelude {
     pub use squall_objects::ids::{IdPool as _, IdPoolExt as _};
     pub use squall_objects::map::MapExt as _;
     pub use squall_objects::pages::{PagePool as _, PagePoolExt as _};
+    #[cfg(feature = "queues")]
+    pub use squall_objects::queue::{Queue as _, QueueExt as _};
     pub use squall_objects::read_mostly::{ReadMostly as _, ReadMostlyExt as _};
 }

@@ -117,6 +117,7 @@ fn an_item_without_its_feature_names_the_feature() {
         ("gates", 2),
         ("monitors", 1),
         ("policies", 2),
+        ("queues", 1),
     ] {
         let hints = messages.matches(&format!("`{feature}` feature")).count();
         assert_eq!(hints, items, "hints at `{feature}` in:\n{messages}");

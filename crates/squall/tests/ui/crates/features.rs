@@ -7,6 +7,7 @@ use squall::objects::bag::Bag;
 use squall::objects::directory::Directory;
 use squall::objects::gate::Gate;
 use squall::objects::lock::AdaptiveLock;
+use squall::objects::queue::Queue;
 use squall::parts::dhash::MasterTable;
 use squall::parts::gate::SharedGate;
 use squall::policy::governed;
