@@ -17,6 +17,7 @@ use squall_objects::ids::{self, IdPool, IdPoolExt};
 use squall_objects::map::{self, MapExt, OwnedMap};
 use squall_objects::pages::{self, PagePool, PagePoolExt, Supply};
 use squall_objects::pool::ObjectPool;
+use squall_objects::queue::{self, Queue, QueueExt};
 use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -193,5 +194,29 @@ fn calls_of_a_pool_of_pages_fail_in_a_forked_child_and_the_drop_of_a_page_does_n
         );
         drop(held);
         assert_eq!(pool.free(), pool.used());
+    }
+}
+
+#[test]
+fn calls_of_a_queue_fail_in_a_forked_child_and_the_drop_of_an_element_does_not_wait() {
+    for queue in [queue::strict(), queue::relaxed(), queue::local(), queue::adaptive()] {
+        let handle = queue.handle();
+        handle.put(0, 0).unwrap();
+        let held = Mutex::new(handle.take());
+        while_others_write(
+            |key| {
+                handle.put(key, key).unwrap();
+                _ = handle.get();
+            },
+            || {
+                drop(held.lock().unwrap().take());
+                let rejected = handle.try_put(1, 7).unwrap_err().into_element();
+                is_forked(handle.try_get()) && is_forked(handle.try_take()) && rejected == (1, 7)
+            },
+        );
+        assert!(!handle.is_done());
+        drop(held);
+        while handle.get().is_some() {}
+        assert!(handle.is_done());
     }
 }

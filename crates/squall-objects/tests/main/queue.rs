@@ -3,7 +3,7 @@
 use crate::common::{Crew, Stop, VPS, alone, form, on, virtual_time};
 use squall_adapt::control::{self, Verdict};
 use squall_adapt::settings;
-use squall_core::swap::{Cancel, Replacement, Swap, swap};
+use squall_core::swap::{Cancel, Replacement, Swap, arbitrate, swap};
 use squall_core::{Handle, Owned, info_of};
 use squall_objects::queue::{
     self, Form, INSERTION, Insertion, InsertionType, LOCAL, PutError, Queue, QueueExt, RELAXED, Rejected,
@@ -203,7 +203,7 @@ fn swaps_under_load_keep_every_element() {
 }
 
 #[test]
-fn a_swap_that_is_rolled_back_changes_no_form() {
+fn a_swap_that_fails_changes_no_form() {
     let _alone = alone();
     let queue = queue::strict();
     let handle = queue.handle();
@@ -278,6 +278,30 @@ fn an_element_that_was_taken_can_be_finished_on_any_thread_and_after_swaps() {
         assert_eq!((taken.priority(), &**taken, taken.queue() == handle), (1, &[1, 2][..], true));
         assert!(!handle.is_done());
         thread::spawn(move || on(17, || drop(taken))).join().unwrap();
+        assert!(handle.is_done());
+    }
+}
+
+#[test]
+fn a_queue_that_refuses_calls_gives_elements_back_and_learns_the_end_of_others() {
+    let _alone = alone();
+    for queue in forms() {
+        let handle = queue.handle();
+        handle.put(1, "an element").unwrap();
+        let taken = handle.take().unwrap();
+        let closed = arbitrate(handle, |call| call.refuse("closed")).unwrap();
+        let error = handle.try_put(2, "another").unwrap_err();
+        assert!(error.to_string().contains("refused"), "{error}");
+        assert_eq!(error.into_element(), (2, "another"));
+        assert!(handle.try_get().is_err() && handle.take_wait().is_err() && handle.get_wait().is_err());
+        drop(taken);
+        drop(closed);
+        assert!(handle.is_empty() && handle.is_done());
+        // An arbiter may let all calls pass.
+        let open = arbitrate(handle, |call| call.proceed()).unwrap();
+        assert_eq!(handle.try_put(2, "another"), Ok(()));
+        assert_eq!(handle.take().map(|taken| *taken), Some("another"));
+        drop(open);
         assert!(handle.is_done());
     }
 }
