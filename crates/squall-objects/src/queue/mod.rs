@@ -75,8 +75,8 @@
 //! # Limits
 //! - The first call after a swap to another form moves all elements, and other calls wait for that.
 //! - Each VP that calls joins the neighbours of the local form, also if it only reads the length.
-//! - A get takes the order of its form. The relaxed form may return an element behind the first one, and the
-//!   local form returns the first one of another VP only if the caller's heap is empty.
+//! - The relaxed form may return an element behind the first one. The local form returns the first one of
+//!   another VP only if the caller's heap is empty.
 //! - The policy of adaptive queues runs on a thread, `squall-adapt`, which the first one starts.
 //! - The wakers of tasks that wait run inside the call that puts or finishes. They must not wait.
 //! - An unfinished element that is leaked keeps the work from being done.
