@@ -27,7 +27,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use squall_machine::asym;
 use squall_machine::park::{EventCount, Seen};
@@ -36,6 +36,7 @@ use squall_sys::trace;
 
 use super::batch::{BATCH_RECORDS_MAX, Batch};
 use super::buffer::{Buffer, Inside, sink, take_unbuffered};
+use super::digest::{Digest, Totals};
 use super::record::Record;
 use super::subscription::{Queue, Subscription};
 use super::{COLLECTOR_NAME, buffer_bytes};
@@ -48,7 +49,7 @@ const BLIND_REST: Duration = Duration::from_millis(10);
 
 static CENTRE: Mutex<Centre> = Mutex::new(Centre {
     buffers: Vec::new(),
-    queues: Vec::new(),
+    readers: Vec::new(),
     collector: CollectorState::None,
     rounds: 0,
 });
@@ -62,10 +63,56 @@ static CALLED: EventCount = EventCount::new();
 struct Centre {
     /// Buffers of living threads (`buffer/I1`).
     buffers: Vec<Arc<Buffer>>,
-    queues: Vec<Arc<Queue>>,
+    readers: Vec<Reader>,
     /// State of the collector (I2).
     collector: CollectorState,
     rounds: u64,
+}
+
+/// The centre's end of a subscription.
+#[derive(Clone, Debug)]
+pub(super) enum Reader {
+    Queue(Arc<Queue>),
+    Digest(Arc<Totals>),
+}
+
+impl Reader {
+    fn is(&self, other: &Reader) -> bool {
+        match (self, other) {
+            (Reader::Queue(one), Reader::Queue(other)) => Arc::ptr_eq(one, other),
+            (Reader::Digest(one), Reader::Digest(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    fn wants_collector(&self) -> bool {
+        match self {
+            Reader::Queue(queue) => queue.wants_collector,
+            Reader::Digest(_) => true,
+        }
+    }
+
+    /// Returns the time at which the subscription ends by itself.
+    fn ends_at(&self) -> Option<Instant> {
+        match self {
+            Reader::Queue(_) => None,
+            Reader::Digest(totals) => totals.ends_at(),
+        }
+    }
+
+    fn push(&self, batch: &Arc<Batch>) {
+        match self {
+            Reader::Queue(queue) => queue.push(batch),
+            Reader::Digest(totals) => totals.add(batch),
+        }
+    }
+
+    fn close(&self) {
+        match self {
+            Reader::Queue(queue) => queue.close(),
+            Reader::Digest(totals) => totals.close(),
+        }
+    }
 }
 
 /// State of the collector's thread.
@@ -198,39 +245,74 @@ pub fn subscribe_without_collector(batches_max: usize) -> Result<Subscription, M
     subscribe_as(Queue::new(batches_max, false))
 }
 
+/// Switches the monitor on, for a reader that polls and needs sums alone: [`Digest`]. Has a collector, like
+/// [`subscribe`].
+///
+/// The digest holds up to `groups_max` aggregates (at least one). Records that need a further one are counted
+/// as missed. The digest ends if it is not taken for `idle_max`: an abandoned one switches the monitor off.
+///
+/// # Errors
+/// [`MonitorError`]: the thread could not be started, or this is a forked child.
+///
+/// # Cost
+/// Memory: about 100 bytes for each aggregate.
+///
+/// ```
+/// use squall::policy::monitor;
+/// use std::time::Duration;
+///
+/// let digest = monitor::subscribe_digest(100, Duration::from_secs(60))?;
+/// assert!(monitor::is_on());
+/// digest.close();
+/// assert!(!monitor::is_on() && digest.take().is_none());
+/// # Ok::<(), monitor::MonitorError>(())
+/// ```
+pub fn subscribe_digest(groups_max: usize, idle_max: Duration) -> Result<Digest, MonitorError> {
+    let totals = Arc::new(Totals::new(groups_max, idle_max));
+    add_reader(Reader::Digest(Arc::clone(&totals)))?;
+    Ok(Digest { totals })
+}
+
 fn subscribe_as(queue: Queue) -> Result<Subscription, MonitorError> {
+    let queue = Arc::new(queue);
+    add_reader(Reader::Queue(Arc::clone(&queue)))?;
+    Ok(Subscription { queue })
+}
+
+fn add_reader(reader: Reader) -> Result<(), MonitorError> {
     arm();
     if forked() {
         return Err(MonitorError::Forked);
     }
     // Fails only if a program installed a sink of its own; the monitor's own records still arrive.
     let _ = trace::install(sink);
-    let queue = Arc::new(queue);
     let mut centre = centre();
     // Delivers older records to the older subscriptions. Without any, the records are discarded.
     centre.gather();
-    if queue.wants_collector && centre.collector == CollectorState::None {
+    if reader.wants_collector() && centre.collector == CollectorState::None {
         Builder::new().name(COLLECTOR_NAME.to_owned()).spawn(collector).map_err(MonitorError::Thread)?;
         centre.collector = CollectorState::Working;
     }
-    centre.queues.push(queue.clone());
+    centre.readers.push(reader);
     trace::switch(true);
     drop(centre);
-    Ok(Subscription { queue })
+    // A collector at rest must learn when the new reader ends.
+    CALLED.signal(1);
+    Ok(())
 }
 
-pub(super) fn unsubscribe(queue: &Arc<Queue>) {
+pub(super) fn unsubscribe(reader: &Reader) {
     if forked() {
         return;
     }
     let mut centre = centre();
-    let Some(place) = centre.queues.iter().position(|one| Arc::ptr_eq(one, queue)) else { return };
+    let Some(place) = centre.readers.iter().position(|one| one.is(reader)) else { return };
     centre.gather();
-    centre.queues.swap_remove(place);
-    trace::switch(!centre.queues.is_empty());
+    centre.readers.swap_remove(place);
+    trace::switch(!centre.readers.is_empty());
     drop(centre);
-    queue.close();
-    if queue.wants_collector {
+    reader.close();
+    if reader.wants_collector() {
         CALLED.signal(1);
     }
 }
@@ -278,7 +360,7 @@ pub fn stats() -> MonitorStats {
     let centre = centre();
     let resting = centre.collector == CollectorState::Working && is_rest(RESTS.load(Ordering::Relaxed));
     MonitorStats {
-        subscriptions: centre.queues.len(),
+        subscriptions: centre.readers.len(),
         buffers: centre.buffers.len(),
         bytes: centre.buffers.len() * buffer_bytes(),
         collector: if resting { CollectorState::Resting } else { centre.collector },
@@ -296,7 +378,7 @@ pub(super) fn leave(buffer: &Arc<Buffer>) {
     let mut centre = centre();
     let Some(place) = centre.buffers.iter().position(|one| Arc::ptr_eq(one, buffer)) else { return };
     let buffer = centre.buffers.swap_remove(place);
-    gather(&[buffer], &centre.queues);
+    gather(&[buffer], &centre.readers);
 }
 
 /// Calls the collector if it rests.
@@ -331,7 +413,24 @@ pub(super) fn call() {
 
 impl Centre {
     fn gather(&mut self) -> usize {
-        gather(&self.buffers, &self.queues)
+        gather(&self.buffers, &self.readers)
+    }
+
+    /// Ends the subscriptions that their readers have abandoned. Returns the time until the next one ends.
+    fn expire(&mut self, now: Instant) -> Option<Duration> {
+        let left = |reader: &Reader| reader.ends_at().map(|end| end.saturating_duration_since(now));
+        if self.readers.iter().any(|reader| left(reader) == Some(Duration::ZERO)) {
+            self.gather();
+            self.readers.retain(|reader| {
+                let stays = left(reader) != Some(Duration::ZERO);
+                if !stays {
+                    reader.close();
+                }
+                stays
+            });
+            trace::switch(!self.readers.is_empty());
+        }
+        self.readers.iter().filter_map(left).min()
     }
 
     fn is_quiet(&self) -> bool {
@@ -339,29 +438,29 @@ impl Centre {
     }
 }
 
-/// Delivers the contents of `buffers` to `queues`. Each buffer is read once, so a busy writer cannot keep
+/// Delivers the contents of `buffers` to `readers`. Each buffer is read once, so a busy writer cannot keep
 /// this from ending.
-fn gather(buffers: &[Arc<Buffer>], queues: &[Arc<Queue>]) -> usize {
+fn gather(buffers: &[Arc<Buffer>], readers: &[Reader]) -> usize {
     let (mut records, mut dropped, mut count) = (Vec::new(), take_unbuffered(), 0);
     for buffer in buffers {
         dropped += buffer.ring.take_dropped();
         count += buffer.ring.take(|record| {
             records.push(record);
             if records.len() == BATCH_RECORDS_MAX {
-                deliver(take(&mut records), take(&mut dropped), queues);
+                deliver(take(&mut records), take(&mut dropped), readers);
             }
         });
     }
     if !records.is_empty() || dropped > 0 {
-        deliver(records, dropped, queues);
+        deliver(records, dropped, readers);
     }
     count
 }
 
-fn deliver(records: Vec<Record>, dropped: u64, queues: &[Arc<Queue>]) {
-    if !queues.is_empty() {
+fn deliver(records: Vec<Record>, dropped: u64, readers: &[Reader]) {
+    if !readers.is_empty() {
         let batch = Arc::new(Batch::new(records, dropped));
-        queues.iter().for_each(|queue| queue.push(&batch));
+        readers.iter().for_each(|reader| reader.push(&batch));
     }
 }
 
@@ -370,7 +469,8 @@ fn collector() {
     loop {
         let seen = CALLED.prepare();
         let mut centre = centre();
-        if !centre.queues.iter().any(|queue| queue.wants_collector) {
+        let until_end = centre.expire(Instant::now());
+        if !centre.readers.iter().any(Reader::wants_collector) {
             centre.collector = CollectorState::None;
             return;
         }
@@ -380,19 +480,20 @@ fn collector() {
         if count > 0 {
             CALLED.wait(seen, Some(NAP));
         } else {
-            rest(seen);
+            rest(seen, until_end);
         }
     }
 }
 
-/// Sleeps until a thread writes a record or a subscription ends (I3).
-fn rest(seen: Seen) {
+/// Sleeps until a thread writes a record or a subscription ends (I3), for at most `limit`.
+fn rest(seen: Seen, limit: Option<Duration>) {
     // Relaxed: only the collector makes the number odd, and it is even now.
     let rest = RESTS.fetch_add(1, Ordering::Relaxed) + 1;
     // Pairs with the light or full fence of a writer (I3).
     let sure = asym::heavy().is_ok();
     if centre().is_quiet() {
-        CALLED.wait(seen, if sure { None } else { Some(BLIND_REST) });
+        let blind = if sure { None } else { Some(BLIND_REST) };
+        CALLED.wait(seen, limit.into_iter().chain(blind).min());
     }
     // Relaxed: as in `end_rest`.
     let _ = RESTS.compare_exchange(rest, rest + 1, Ordering::Relaxed, Ordering::Relaxed);

@@ -56,6 +56,7 @@ mod batch;
 mod buffer;
 mod centre;
 mod clock;
+mod digest;
 mod record;
 mod ring;
 pub mod sensor;
@@ -64,9 +65,11 @@ mod window;
 
 pub use batch::{Aggregate, BATCH_RECORDS_MAX, Batch};
 pub use centre::{
-    CollectorState, MonitorError, MonitorStats, collect, stats, subscribe, subscribe_without_collector,
+    CollectorState, MonitorError, MonitorStats, collect, stats, subscribe, subscribe_digest,
+    subscribe_without_collector,
 };
 pub use clock::now_ns;
+pub use digest::{Digest, Sums};
 pub use record::{Object, Record};
 pub use squall_sys::trace::{KINDS_MAX, Kind, Role};
 pub use subscription::Subscription;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::batch::Batch;
-use super::centre;
+use super::centre::{self, Reader};
 
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -140,7 +140,7 @@ impl Subscription {
     ///
     /// Never waits for the collector's thread, which ends by itself.
     pub fn close(&self) {
-        centre::unsubscribe(&self.queue);
+        centre::unsubscribe(&Reader::Queue(Arc::clone(&self.queue)));
     }
 }
 

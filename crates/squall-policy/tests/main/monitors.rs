@@ -14,7 +14,7 @@ use squall_machine::asym;
 use squall_policy::monitor::sensor::{Blocked, BlockedReading, Noted, Threshold};
 use squall_policy::monitor::{
     self, BUFFER_RECORDS, COLLECTOR_NAME, CollectorState, Kind, Object, Rate, Record, Subscription, Window,
-    collect, emit, stats, subscribe, subscribe_without_collector,
+    collect, emit, stats, subscribe, subscribe_digest, subscribe_without_collector,
 };
 
 use squall_sys::trace::{self, Subject};
@@ -207,6 +207,39 @@ fn events_of_lower_floors_arrive_with_their_subjects() {
         assert_eq!(found, [(Object::at(&lock), [1, 20]), (id.into(), [0, 30])]);
         assert!(records[0].to_string().ends_with(" state=closed ns=20"), "{}", records[0]);
     });
+}
+
+#[test]
+fn a_digest_has_exact_sums_apart_by_code_and_counts_its_losses() {
+    static KIND: Kind = Kind::new("test.digest", ["state", "ns"]).with_codes(0, &["open", "closed"]);
+    let _turn = turn();
+    apart(|| {
+        let digest = subscribe_digest(2, Duration::MAX).expect("a thread can be started");
+        for n in 0..300 {
+            emit(&KIND, Object::number(1), [n % 2, n]);
+        }
+        (0..7).for_each(|_| emit(&KIND, Object::number(2), [0, 1]));
+        let sums = digest.take().expect("it is open");
+        let found: Vec<_> = sums.aggregates.iter().map(|one| (one.codes[0], one.count, one.sums)).collect();
+        let even = (Some(0), 150, [0, (0..300).step_by(2).sum()]);
+        let odd = (Some(1), 150, [0, (1..300).step_by(2).sum()]);
+        assert_eq!(found, [even, odd]);
+        assert_eq!((sums.dropped, sums.missed), (0, 7), "there was room for two aggregates");
+        let sums = digest.take().expect("it is open");
+        assert_eq!((sums.aggregates.len(), sums.missed), (0, 0), "each take starts at zero");
+    });
+}
+
+#[test]
+fn a_digest_that_its_reader_abandons_switches_the_monitor_off() {
+    let _turn = turn();
+    let kept = subscribe_digest(8, Duration::MAX).expect("a thread can be started");
+    let abandoned = subscribe_digest(8, Duration::ZERO).expect("a thread can be started");
+    until(|| stats().subscriptions == 1);
+    assert!(abandoned.take().is_none() && monitor::is_on() && kept.take().is_some());
+    kept.set_idle_max(Duration::ZERO);
+    until(|| stats().subscriptions == 0 && stats().collector == CollectorState::None);
+    assert!(kept.take().is_none() && !monitor::is_on());
 }
 
 /// A child of a fork emits into its own copy of the buffer. The parent's records are as if it had not.
