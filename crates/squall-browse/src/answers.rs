@@ -89,6 +89,7 @@ fn perform(request: Request, session: &mut Session) -> Result<String, Refusal> {
         Request::Leave { node, .. } => text(&fleets::leave(node).map_err(refused)?),
         Request::Pools {} => text(&pools::list()),
         Request::Sample { id, span_ms } => text(&sample(&id, span_ms)?),
+        Request::Records { within_ms } => text(&session.records.take(within_ms)?),
     }
 }
 

@@ -11,7 +11,8 @@ use crate::connect::{Stream, connect};
 use crate::elsewhere::{Stream, connect};
 use crate::protocol::{
     ActionView, Answer, AttributeView, CallsView, Changes, DecisionView, Detail, GroupView, Hello, ListQuery,
-    Listing, MachineView, MemoryView, NodeView, PoolView, RefusalKind, Request, SwapView, VERSION,
+    Listing, MachineView, MemoryView, NodeView, PoolView, RecordsView, RefusalKind, Request, SwapView,
+    VERSION,
 };
 use crate::target::{ClientError, Target};
 
@@ -376,6 +377,16 @@ impl Client {
     /// The errors of [`Client::hello`].
     pub fn sample(&mut self, id: &str, span_ms: u64) -> Result<CallsView, ClientError> {
         self.ask(&Request::Sample { id: id.to_owned(), span_ms })
+    }
+
+    /// Takes the sums of the records since the previous call. The first call begins the recording, which ends
+    /// if the next call does not come within `within_ms`, or with the connection.
+    ///
+    /// # Errors
+    /// The errors of [`Client::hello`]. [`ClientError::Refused`] if the program was built without the feature
+    /// `monitors`, or the time is longer than [`RECORDS_MS_MAX`](crate::protocol::RECORDS_MS_MAX).
+    pub fn records(&mut self, within_ms: u64) -> Result<RecordsView, ClientError> {
+        self.ask(&Request::Records { within_ms })
     }
 
     fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ClientError> {

@@ -17,6 +17,7 @@ mod paths;
 mod pools;
 mod programs;
 pub mod protocol;
+mod records;
 mod server;
 mod session;
 mod short;

@@ -19,6 +19,7 @@ mod fleets;
 mod memory;
 mod pools;
 mod processes;
+mod records;
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,7 @@ pub use fleets::{
 pub use memory::{ClassMemoryView, MemoryView, NodeMemoryView, VpMemoryView};
 pub use pools::{PoolCountsView, PoolView};
 pub use processes::{CallerView, ExportView, ImportView};
+pub use records::{RecordsView, SumValueView, SumView};
 
 /// Version of the protocol.
 pub const VERSION: u32 = 1;
@@ -41,8 +43,12 @@ pub const EVENTS_MAX: usize = 1024;
 pub const ACTIONS_MAX: usize = 256;
 /// Longest span of a call count, in milliseconds.
 pub const SAMPLE_MS_MAX: u64 = 1000;
+/// Longest time between two requests for records, in milliseconds.
+pub const RECORDS_MS_MAX: u64 = 60_000;
+/// Largest number of sums of records in one answer. Further records are counted as missed.
+pub const SUMS_MAX: usize = 1024;
 /// Names of the operations of this version: the `op` of each [`Request`].
-pub const OPERATIONS: [&str; 27] = [
+pub const OPERATIONS: [&str; 28] = [
     "hello",
     "list",
     "changes",
@@ -70,6 +76,7 @@ pub const OPERATIONS: [&str; 27] = [
     "leave",
     "pools",
     "sample",
+    "records",
 ];
 
 /// A request.
@@ -247,6 +254,12 @@ pub enum Request {
         id: String,
         /// Span of the count; at most [`SAMPLE_MS_MAX`].
         span_ms: u64,
+    },
+    /// Sums the records of locks, gates, swaps, the engine and the program since the previous such request of
+    /// this connection. Answered with [`RecordsView`]. The first request begins the recording.
+    Records {
+        /// The client asks again within this time; at most [`RECORDS_MS_MAX`]. Otherwise the recording ends.
+        within_ms: u64,
     },
 }
 

@@ -3,6 +3,7 @@
 //! - I1. A session ends with its connection, and so does its memory.
 
 use crate::changes::Sent;
+use crate::records::Records;
 use squall_adapt::decision::Author;
 
 /// Longest line of `/etc/passwd` that counts, in bytes.
@@ -40,12 +41,13 @@ pub(crate) struct Session {
     pub(crate) peer: Option<Peer>,
     /// Rows that the client knows.
     pub(crate) sent: Sent,
+    pub(crate) records: Records,
 }
 
 impl Session {
     #[cfg_attr(not(all(target_os = "linux", not(miri))), allow(dead_code))]
     pub(crate) fn new(peer: Peer) -> Session {
-        Session { peer: Some(peer), sent: Sent::default() }
+        Session { peer: Some(peer), sent: Sent::default(), records: Records::default() }
     }
 
     /// Returns the author of a change. The client claims a name, and the kernel knows its user and process.

@@ -3,13 +3,18 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use squall::browse::protocol::{OBJECTS_MAX, SAMPLE_MS_MAX, Sort};
+use squall::browse::protocol::{OBJECTS_MAX, RECORDS_MS_MAX, SAMPLE_MS_MAX, Sort};
 use squall::browse::{ClientError, Target};
 
 use crate::output::Failure;
 
 /// Maximum time to wait for an answer.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time by which the second request for records may be late, in milliseconds.
+pub(super) const LATE_MS: u64 = 5_000;
+/// Longest span of records, in seconds.
+const SECONDS_MAX: u64 = (RECORDS_MS_MAX - LATE_MS) / 1000;
 
 #[derive(Args)]
 pub(crate) struct TopArgs {
@@ -46,6 +51,9 @@ pub(crate) struct TopArgs {
     /// Count the calls of each shown object for this many milliseconds. Counted calls are slower.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=SAMPLE_MS_MAX))]
     pub(super) sample: Option<u64>,
+    /// With --records: the number of seconds for which the program records.
+    #[arg(long = "for", value_name = "SECONDS", default_value_t = 1, requires = "records", value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
+    pub(super) seconds: u64,
     #[command(flatten)]
     pub(super) command: CommandArgs,
 }
@@ -69,6 +77,10 @@ pub(super) struct CommandArgs {
     /// Show the members of pools in the program, with their state, elements and operations.
     #[arg(long)]
     pub(super) pools: bool,
+    /// Let the program record for a while the waits for locks, the changes of gates, swaps, decisions and its
+    /// own events, and show their sums. The program needs the feature `monitors` of squall.
+    #[arg(long)]
+    pub(super) records: bool,
     /// Set an attribute of an object.
     #[arg(long, num_args = 3, value_names = ["ID", "NAME", "VALUE"], allow_hyphen_values = true)]
     pub(super) set: Option<Vec<String>>,

@@ -8,9 +8,10 @@ use squall::browse::protocol::{
     MemoryView, RelatedView, SwapView,
 };
 
-use super::args::CommandArgs;
+use super::args::{CommandArgs, TopArgs};
 use super::nodes;
 use super::print::json;
+use super::records;
 use super::text;
 use crate::output::{Failure, line};
 
@@ -25,6 +26,7 @@ pub(super) enum Command {
     Memory,
     Nodes,
     Pools,
+    Records,
     Set { id: String, name: String, value: String },
     Unset { id: String, name: String },
     Freeze { id: String, frozen: bool },
@@ -41,6 +43,7 @@ pub(super) fn parse(args: &CommandArgs) -> Result<Option<Command>, Failure> {
         memory,
         nodes,
         pools,
+        records,
         set,
         unset,
         freeze,
@@ -65,6 +68,9 @@ pub(super) fn parse(args: &CommandArgs) -> Result<Option<Command>, Failure> {
     }
     if *pools {
         return Ok(Some(Command::Pools));
+    }
+    if *records {
+        return Ok(Some(Command::Records));
     }
     if let Some(values) = set {
         let [id, name, value] = values.as_slice() else { return Err(wrong()) };
@@ -94,12 +100,8 @@ pub(super) fn parse(args: &CommandArgs) -> Result<Option<Command>, Failure> {
     Ok(freeze.map(|(id, frozen)| Command::Freeze { id: id.clone(), frozen }))
 }
 
-pub(super) fn run(
-    client: &mut Client,
-    command: &Command,
-    as_json: bool,
-    readings: bool,
-) -> Result<(), Failure> {
+pub(super) fn run(client: &mut Client, command: &Command, args: &TopArgs) -> Result<(), Failure> {
+    let TopArgs { json: as_json, readings, seconds, .. } = *args;
     match command {
         Command::Detail(id) => {
             let (detail, history) = (client.object(id)?, client.history(id)?);
@@ -119,6 +121,7 @@ pub(super) fn run(
         }
         Command::Nodes => nodes::run(client, as_json),
         Command::Pools => nodes::run_pools(client, as_json),
+        Command::Records => records::run(client, seconds, as_json),
         Command::Set { id, name, value } => {
             client.set(id, name, value)?;
             attribute(client, id, name, as_json)

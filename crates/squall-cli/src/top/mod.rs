@@ -11,6 +11,7 @@ mod fit;
 mod keys;
 mod nodes;
 mod print;
+mod records;
 mod screen;
 mod state;
 #[cfg(test)]
@@ -31,7 +32,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     let mut client = Client::connect_within(&args.target, TIMEOUT)?;
     client.set_author(squall::browse::author("squall top"));
     if let Some(command) = command::parse(&args.command)? {
-        return command::run(&mut client, &command, args.json, args.readings);
+        return command::run(&mut client, &command, args);
     }
     let mut watch = Watch::new(args.limit as usize, args.interface.clone(), args.name.clone());
     if args.json && !args.once {

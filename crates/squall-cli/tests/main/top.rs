@@ -1,6 +1,6 @@
 //! `squall top` as scripts run it, on the test's own process.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Output, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
@@ -158,6 +158,97 @@ fn without_once_rows_come_until_the_reader_is_gone() {
     assert!(second["misses_per_s"].is_number(), "{second}");
     drop(lines);
     assert!(!child.wait().expect("it ends").success(), "the reader has gone");
+}
+
+/// Emits until the binary has ended. Its recording lies within that time.
+fn records(args: &[&str]) -> Output {
+    use squall::policy::monitor::{Kind, Object, emit, is_on};
+    static KIND: Kind = Kind::new("test.refill", ["from", "items"]).with_codes(0, &["cache", "disk"]);
+    let _alone = alone();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let output = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                emit(&KIND, Object::number(7), [1, 32]);
+                emit(&KIND, Handle::id(program().object.handle()), [2, 5]);
+                std::thread::yield_now();
+            }
+        });
+        let output = top(args);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        output
+    });
+    // The server learns of the end of the connection.
+    while is_on() {
+        std::thread::yield_now();
+    }
+    output
+}
+
+#[test]
+fn kt_18_records_are_summed_for_a_span_and_the_monitor_is_off_again() {
+    let rows = rows(&records(&["--records", "--for", "1", "--json"]));
+    let found = |object: &str| {
+        let row = rows.iter().find(|row| row["kind"] == "test.refill" && row["object"] == object);
+        row.unwrap_or_else(|| panic!("{object} in {rows:?}")).clone()
+    };
+    let row = found("#7");
+    let count = row["count"].as_u64().expect("a number");
+    let items = serde_json::json!({ "name": "items", "sum": 32 * count, "max": 32 });
+    assert_eq!(row["values"], serde_json::json!([{ "name": "from", "code": "disk" }, items]));
+    let row = found(&id());
+    assert_eq!(row["name"], "the tally\n");
+    assert_eq!(row["values"][0]["code"], "2", "a code without a name");
+    let last = rows.last().expect("the losses");
+    assert!(last["dropped"].is_u64() && last["missed"].is_u64() && last["span_us"].is_u64(), "{last}");
+    let text = stdout(&records(&["--records"]));
+    assert!(text.starts_with("kind ") && text.contains("test.refill from=disk  #7"), "{text}");
+    assert!(text.contains("items=32") && text.contains(" \"the tally\\n\" "), "{text}");
+    assert!(text.contains(" records dropped, ") && text.ends_with(" missed\n"), "{text}");
+}
+
+#[test]
+fn records_that_cannot_be_had_are_errors() {
+    for args in [&["--for", "2"][..], &["--records", "--for", "0"], &["--records", "--for", "3600"]] {
+        let output = top(args);
+        assert!(!output.status.success() && stderr(&output).contains("--for"), "{}", stderr(&output));
+    }
+    let gone = common::run(common::squall().args(["top", "999999999", "--records"]));
+    assert!(!gone.status.success() && stderr(&gone).contains("999999999"), "{}", stderr(&gone));
+    assert_eq!(stdout(&gone), "");
+    let refused = answered(&[
+        r#"{"ok":{"protocol":1,"version":"1","pid":7,"program":"it","all_frozen":false,"operations":["records"]}}"#,
+        r#"{"error":{"kind":"refused","message":"built without records; build it with the feature `monitors`"}}"#,
+    ]);
+    assert!(stderr(&refused).contains("feature `monitors`"), "{}", stderr(&refused));
+    let older = answered(&[
+        r#"{"ok":{"protocol":1,"version":"1","pid":7,"program":"it","all_frozen":false,"operations":["hello"]}}"#,
+    ]);
+    assert!(stderr(&older).contains("it (7) has an older version"), "{}", stderr(&older));
+}
+
+/// Runs the command against a server that gives these answers. It fails, and prints no row.
+fn answered(answers: &[&str]) -> Output {
+    let path = std::env::temp_dir().join(format!("squall-records-{}.sock", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    let output = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut client, _) = listener.accept().expect("a client");
+            let mut requests = BufReader::new(client.try_clone().expect("a descriptor")).lines();
+            // The client says hello by itself when it connects.
+            for answer in answers.first().into_iter().chain(answers) {
+                if requests.next().is_none() {
+                    return;
+                }
+                writeln!(client, "{answer}").expect("the client reads");
+            }
+        });
+        common::run(common::squall().arg("top").arg(&path).arg("--records"))
+    });
+    std::fs::remove_file(&path).expect("it was bound");
+    assert!(!output.status.success() && stdout(&output).is_empty(), "{}", stdout(&output));
+    output
 }
 
 #[test]
