@@ -10,6 +10,14 @@
 //!   them to readers, as text or as JSON lines. A record is old when its reader gets it: do not steer a lock
 //!   by it.
 //!
+//! Squall's own slow paths emit records, too: locks (`lock.wait`, `lock.give_up`, `lock.sleep`,
+//! `lock.revoke`), gates (`gate.close`, `gate.drained`, `gate.open`), swaps (`swap.begin`, `swap.phase`,
+//! `swap.end`), and the engine (`engine.decision`, `engine.mode`). Free locks and open gates emit no record.
+//! A thread may hold locks when it emits, and its first record allocates. So a global allocator must not
+//! take Squall's locks.
+//!
+//! A [`Digest`] keeps sums in place of records, for a reader that polls, such as `squall top PID --records`.
+//!
 //! `squall bench monitor` compares the two, with a mutex for scale.
 //!
 //! # Cost of the general monitor
