@@ -16,14 +16,16 @@ mod node;
 mod random;
 mod search;
 pub mod shipped;
+mod svg;
 mod tour;
 pub mod tsplib;
 
 pub use best::{BestTour, Offer};
-pub use frontier::{Form, Frontier, FrontierCounts, Locked, Queued, priority};
+pub use frontier::{Form, Frontier, FrontierCounts, Lock, Locked, Queued, priority};
 pub use instance::{CITIES_MAX, CITIES_MIN, Instance, InstanceError, WEIGHT_MAX};
 pub use node::{Branch, Node};
 pub use search::{
-    Modelled, Parallel, Progress, SearchError, Stepped, Work, modelled, parallel, queued, stepped,
+    Costs, Modelled, Parallel, Progress, SearchError, Stepped, Work, modelled, parallel, queued, stepped,
 };
+pub use svg::svg;
 pub use tour::{Tour, TourError};

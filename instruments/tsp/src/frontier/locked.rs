@@ -1,13 +1,44 @@
-//! The reference: std's heap under std's lock.
+//! The reference: std's heap under one lock.
+//!
+//! Source: KTK, §5.2 and table 4: the lock of the central queue, blocking and configurable.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
+
+use squall::lock::{ConfigurableLock, Scheduling, Waiting};
+use squall::objects::lock::AdaptiveLock;
 
 use super::{Frontier, FrontierCounts, priority};
 use crate::Node;
 
-/// One heap for all searchers, under one lock of std.
+/// The lock of the heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// std's mutex.
+    Std,
+    /// A lock of Squall. A waiting thread sleeps at once.
+    Blocking,
+    /// A lock of Squall that changes its way of waiting with its load.
+    Adaptive,
+}
+
+impl Lock {
+    /// All locks.
+    pub const ALL: [Lock; 3] = [Lock::Std, Lock::Blocking, Lock::Adaptive];
+
+    /// The name in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Lock::Std => "lock-std",
+            Lock::Blocking => "lock-blocking",
+            Lock::Adaptive => "lock-adaptive",
+        }
+    }
+}
+
+/// One heap for all searchers, under one lock.
 ///
 /// ```
 /// use squall_tsp::{Frontier, Instance, Locked, Node};
@@ -18,9 +49,12 @@ use crate::Node;
 /// assert!(frontier.get(1).is_some() && frontier.get(0).is_none());
 /// assert_eq!(frontier.counts().remote_gets, Some(1));
 /// ```
-#[derive(Debug, Default)]
-pub struct Locked {
-    state: Mutex<State>,
+pub struct Locked(Kind);
+
+enum Kind {
+    Std(Mutex<State>),
+    Blocking(ConfigurableLock<State>),
+    Adaptive(AdaptiveLock<State>),
 }
 
 #[derive(Debug, Default)]
@@ -56,29 +90,55 @@ impl Ord for Entry {
 }
 
 impl Locked {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no call panics under the lock")
+    /// Makes an empty heap under this lock.
+    #[must_use]
+    pub fn new(lock: Lock) -> Locked {
+        let state = State::default();
+        Locked(match lock {
+            Lock::Std => Kind::Std(Mutex::new(state)),
+            Lock::Blocking => {
+                let scheduling = Scheduling::FREE_FOR_ALL;
+                Kind::Blocking(ConfigurableLock::with(state, Waiting::BLOCK, scheduling))
+            }
+            Lock::Adaptive => Kind::Adaptive(AdaptiveLock::new(state)),
+        })
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        match &self.0 {
+            Kind::Std(lock) => f(&mut lock.lock().expect("no call panics under the lock")),
+            Kind::Blocking(lock) => f(&mut lock.lock()),
+            Kind::Adaptive(lock) => f(&mut lock.lock()),
+        }
+    }
+}
+
+impl Default for Locked {
+    /// A heap under std's mutex.
+    fn default() -> Locked {
+        Locked::new(Lock::Std)
     }
 }
 
 impl Frontier for Locked {
     fn put(&self, _: usize, node: Node) {
-        let mut state = self.lock();
-        state.puts += 1;
-        let number = state.puts;
-        state.heap.push(Entry(Reverse((priority(&node), number)), node));
+        let priority = priority(&node);
+        self.with(|state| {
+            state.puts += 1;
+            state.heap.push(Entry(Reverse((priority, state.puts)), node));
+        });
     }
 
     fn get(&self, searcher: usize) -> Option<Node> {
-        let mut state = self.lock();
-        let Entry(_, node) = state.heap.pop()?;
-        state.gets += 1;
-        state.remote_gets += u64::from(searcher != 0);
-        Some(node)
+        self.with(|state| {
+            let Entry(_, node) = state.heap.pop()?;
+            state.gets += 1;
+            state.remote_gets += u64::from(searcher != 0);
+            Some(node)
+        })
     }
 
     fn counts(&self) -> FrontierCounts {
-        let state = self.lock();
-        FrontierCounts { gets: state.gets, remote_gets: Some(state.remote_gets), moved: 0 }
+        self.with(|state| FrontierCounts { gets: state.gets, remote_gets: Some(state.remote_gets), moved: 0 })
     }
 }

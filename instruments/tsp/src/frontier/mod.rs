@@ -6,7 +6,7 @@
 mod locked;
 mod queued;
 
-pub use locked::Locked;
+pub use locked::{Lock, Locked};
 pub use queued::{Form, Queued};
 
 use crate::Node;

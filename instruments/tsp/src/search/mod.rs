@@ -13,7 +13,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use modelled::{Modelled, modelled};
+pub use modelled::{Costs, Modelled, modelled};
 pub use parallel::{Parallel, Progress, parallel};
 pub use queued::queued;
 pub use step::{Stepped, stepped};

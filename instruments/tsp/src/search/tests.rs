@@ -9,7 +9,7 @@ use super::*;
 use crate::exact::held_karp;
 use crate::random::random;
 use crate::shipped;
-use crate::{Form, FrontierCounts, Locked, Queued};
+use crate::{Form, FrontierCounts, Lock, Locked, Queued};
 
 /// A search with some number of searchers.
 type Search = fn(&Instance, &dyn Frontier, usize) -> Result<Arc<Tour>, SearchError>;
@@ -54,6 +54,11 @@ fn each_shipped_instance_has_its_optimum_in_each_form() {
                 let length = tour.map(|tour| tour.length()).ok();
                 assert_eq!(length, instance.stated_optimum(), "{}, {form:?}", it.file);
             }
+        }
+        for lock in Lock::ALL {
+            let tour = SEARCHES[1](&instance, &Locked::new(lock), 2);
+            let length = tour.map(|tour| tour.length()).ok();
+            assert_eq!(length, instance.stated_optimum(), "{}, {lock:?}", it.file);
         }
     }
 }
