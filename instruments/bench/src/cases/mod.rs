@@ -41,6 +41,7 @@ mod shared_keys;
 mod ship;
 pub(crate) mod swap;
 mod taking;
+mod tsp;
 
 use crate::case::Case;
 
@@ -66,6 +67,7 @@ static CASES: &[&Case] = &[
     &bag::ASYM,
     &object_pool::CASE,
     &pool::CASE,
+    &tsp::CASE,
     &taking::IDS,
     &taking::PAGES,
     &page_alloc::CASE,
