@@ -1,6 +1,6 @@
 //! `squall demo`, and `squall` without a command: a story of one minute about a service under changing load.
 //! `squall demo index` builds an index of texts in each map and answers queries. `squall demo count` counts
-//! texts in objects of each kind.
+//! texts in objects of each kind. `squall demo tsp` proves the shortest tour of a travelling salesman.
 //!
 //! - I1. The content of the objects is compared with the truth: the work of the threads, or the result of one
 //!   thread with plain variables. A difference makes the demo fail.
@@ -14,6 +14,7 @@ mod laps;
 mod progress;
 mod story;
 mod tell;
+mod tsp;
 
 use std::path::PathBuf;
 
@@ -38,7 +39,7 @@ pub(crate) struct DemoArgs {
     story: story::StoryArgs,
 }
 
-/// A demo on texts.
+/// A demo on texts, or on a problem.
 #[derive(Subcommand)]
 enum Part {
     /// Build the word index. With --query, answer queries; otherwise compare the maps.
@@ -47,6 +48,8 @@ enum Part {
     Index(IndexArgs),
     /// Count the words with one call per word, in shared, distributed and adaptive objects, and compare.
     Count(TextArgs),
+    /// Prove the shortest tour of a travelling salesman, over the queue in a form, and compare the forms.
+    Tsp(tsp::TspArgs),
 }
 
 #[derive(Args)]
@@ -102,6 +105,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
             line(env::summary())?;
             count::run(collected, args.threads())
         }
+        Some(Part::Tsp(args)) => tsp::run(args),
     }
 }
 

@@ -51,6 +51,7 @@ fn list_names_the_cases_one_on_a_line() {
         "page-pool",
         "page-alloc",
         "pool",
+        "tsp",
         "call-process",
         "call-counter",
     ] {

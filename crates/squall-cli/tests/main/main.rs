@@ -12,3 +12,4 @@ mod fleet;
 mod report;
 mod stress;
 mod top;
+mod tsp;
