@@ -7,7 +7,7 @@ pub enum Means {
     Timed,
     /// Accesses counted exactly while the code ran under emulation.
     Counted,
-    /// Computed from counts by the profiler's model of a server.
+    /// Computed from counts by a model of a larger machine.
     Modelled,
     /// Events counted by the code itself, while one thread stepped all its users in a fixed order.
     Stepped,

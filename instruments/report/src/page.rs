@@ -65,7 +65,7 @@ pub fn page(done: &[Done], quick: bool) -> String {
                 p { small {
                     "Timed figures are medians on this machine. Counted figures are exact numbers of memory accesses, "
                     "counted while the code ran under emulation, with one virtual processor per thread. Modelled "
-                    "figures are computed from such counts for a large server. Stepped figures are events that the code counted "
+                    "figures are computed from counts by a model of a larger machine. Stepped figures are events that the code counted "
                     "while one thread stepped all users in a fixed order; they are the same in each run. The papers' machines are 20 to 35 years "
                     "old, so only shapes are compared."
                 } }

@@ -22,6 +22,7 @@ mod ex_t3;
 mod ex_t4;
 mod ex_t7;
 mod pool;
+mod tsp;
 
 use crate::Experiment;
 
@@ -40,6 +41,10 @@ pub const ALL: &[&Experiment] = &[
     &ex_t7::EX_T7,
     &ex_q1::EX_Q1,
     &ex_q2::EX_Q2,
+    &tsp::EX_Q3,
+    &tsp::EX_Q4,
+    &tsp::EX_Q5,
+    &tsp::EX_Q6,
     &ex_q7::EX_Q7,
     &ex_h1::EX_H1,
     &ex_h3::EX_H3,
