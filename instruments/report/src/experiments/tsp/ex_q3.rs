@@ -22,7 +22,7 @@ pub(in crate::experiments) static EX_Q3: Experiment = Experiment {
     agrees_if: "in modelled time, fragments without order take at least 1.5 times as long as the central queue, and the ring \
                 takes less; and the ring branches at most a quarter more subproblems than the central queue.",
     command: "squall report EX-Q3",
-    seconds: (2, 4),
+    seconds: (1, 2),
     run,
     verdict,
     alike: || planted([1000.0, 5000.0, 1400.0, 1050.0], [3445.0, 6920.0, 2800.0, 2393.0]),

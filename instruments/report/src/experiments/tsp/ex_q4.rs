@@ -20,7 +20,7 @@ pub(in crate::experiments) static EX_Q4: Experiment = Experiment {
     agrees_if: "with 25 searchers the central queue's speed-up is from 3 to 5 and the ring's at least 10; and with 16 searchers \
                 the ring's is at least 1.2 times that of ordered fragments without balance, and twice that of naive ones.",
     command: "squall report EX-Q4",
-    seconds: (4, 15),
+    seconds: (2, 6),
     run,
     verdict,
     alike: || planted([4.0, 1.0, 6.0, 9.0], [4.0, 1.5, 8.0, 10.5]),

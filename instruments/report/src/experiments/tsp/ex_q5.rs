@@ -15,7 +15,7 @@ pub(in crate::experiments) static EX_Q5: Experiment = Experiment {
            searches in turn are compared. The paper's two tables have different set-ups and are not mixed (X-17).",
     agrees_if: "the adaptive lock takes at most 0.97 times as long as the blocking one.",
     command: "squall report EX-Q5",
-    seconds: (5, 30),
+    seconds: (1, 15),
     run,
     verdict,
     alike: || found(3207.0, 2636.0),
