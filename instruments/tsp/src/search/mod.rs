@@ -24,7 +24,7 @@ use std::sync::Arc;
 use crate::{BestTour, Branch, Frontier, Instance, Node, Tour};
 
 /// Largest memory of the open subproblems of one search, in bytes.
-const OPEN_BYTES_MAX: usize = 1 << 30;
+const OPEN_BYTES_MAX: usize = if cfg!(test) { 64 << 20 } else { 1 << 30 };
 
 /// A search that proves no optimum.
 #[derive(Clone, Debug, PartialEq, Eq)]

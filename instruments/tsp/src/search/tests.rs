@@ -183,6 +183,42 @@ fn a_repeated_subproblem_prevents_a_proof() {
     }
 }
 
+/// Many tours of this problem are almost equal, so its bounds prune little.
+const BR17: &str = "NAME : br17\nTYPE : ATSP\nDIMENSION : 17\nEDGE_WEIGHT_TYPE : EXPLICIT\n\
+    EDGE_WEIGHT_FORMAT : FULL_MATRIX\nEDGE_WEIGHT_SECTION\n\
+    0 3 5 48 48 8 8 5 5 3 3 0 3 5 8 8 5\n\
+    3 0 3 48 48 8 8 5 5 0 0 3 0 3 8 8 5\n\
+    5 3 0 72 72 48 48 24 24 3 3 5 3 0 48 48 24\n\
+    48 48 74 0 0 6 6 12 12 48 48 48 48 74 6 6 12\n\
+    48 48 74 0 0 6 6 12 12 48 48 48 48 74 6 6 12\n\
+    8 8 50 6 6 0 0 8 8 8 8 8 8 50 0 0 8\n\
+    8 8 50 6 6 0 0 8 8 8 8 8 8 50 0 0 8\n\
+    5 5 26 12 12 8 8 0 0 5 5 5 5 26 8 8 0\n\
+    5 5 26 12 12 8 8 0 0 5 5 5 5 26 8 8 0\n\
+    3 0 3 48 48 8 8 5 5 0 0 3 0 3 8 8 5\n\
+    3 0 3 48 48 8 8 5 5 0 0 3 0 3 8 8 5\n\
+    0 3 5 48 48 8 8 5 5 3 3 0 3 5 8 8 5\n\
+    3 0 3 48 48 8 8 5 5 0 0 3 0 3 8 8 5\n\
+    5 3 0 72 72 48 48 24 24 3 3 5 3 0 48 48 24\n\
+    8 8 50 6 6 0 0 8 8 8 8 8 8 50 0 0 8\n\
+    8 8 50 6 6 0 0 8 8 8 8 8 8 50 0 0 8\n\
+    5 5 26 12 12 8 8 0 0 5 5 5 5 26 8 8 0\nEOF\n";
+
+#[test]
+fn a_search_ends_with_an_error_before_its_memory_is_full() {
+    let instance = crate::tsplib::parse("br17", BR17).expect("a right text");
+    assert_eq!(held_karp(&instance).expect("few cities").length(), 39);
+    let is_full = |found: Result<_, SearchError>| matches!(found, Err(SearchError::TooManyOpen { .. }));
+    for search in SEARCHES {
+        assert!(is_full(search(&instance, &Locked::default(), 2)));
+    }
+    let frontier = Queued::new(Form::Ring, 2);
+    assert!(is_full(queued(&instance, &frontier, 2, &|_| {}).map(|found| found.tour)));
+    let frontier = Queued::new(Form::Ring, 2);
+    let found = modelled(&instance, &frontier, 2, Costs::KSR1);
+    assert!(matches!(found, Err(SearchError::TooManyOpen { .. })));
+}
+
 #[test]
 fn a_panic_of_a_searcher_prevents_a_proof_and_ends_the_others() {
     let instance = shipped::find("plane12").expect("it is shipped").instance();
