@@ -1,11 +1,11 @@
 //! A fragment: a heap under a lock, and the words that other clients read without the lock.
 
+use super::heap::FrontedHeap;
 use super::sites;
 use squall_lock::{Lock, LockGuard};
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use squall_sys::sync::one_writer::ReadOwn;
 use std::cmp;
-use std::collections::BinaryHeap;
 
 /// An element. The greatest entry is the one with the lowest key.
 pub(super) struct Entry<T> {
@@ -44,10 +44,10 @@ pub(super) enum Removal {
     Unfinished,
 }
 
-/// A heap in one cache line of 64 bytes.
-#[repr(align(64))]
+/// A heap in a pair of cache lines of 64 bytes.
+#[repr(align(128))]
 pub(super) struct Fragment<T> {
-    heap: Lock<BinaryHeap<Entry<T>>>,
+    heap: Lock<FrontedHeap<T>>,
     /// The first key: a hint for clients without the lock.
     first: AtomicU64,
     /// Number of elements that were put here so far.
@@ -59,12 +59,12 @@ pub(super) struct Fragment<T> {
 }
 
 /// A fragment's heap, locked.
-pub(super) type Heap<'a, T> = LockGuard<'a, BinaryHeap<Entry<T>>>;
+pub(super) type Heap<'a, T> = LockGuard<'a, FrontedHeap<T>>;
 
 impl<T> Fragment<T> {
     pub(super) fn new() -> Fragment<T> {
         Fragment {
-            heap: Lock::new(BinaryHeap::new()),
+            heap: Lock::new(FrontedHeap::new()),
             first: AtomicU64::new(NO_KEY),
             arrived: AtomicU64::new(0),
             plain: AtomicU64::new(0),
@@ -141,42 +141,30 @@ impl<T> Fragment<T> {
 
     /// Takes the second element, to move it. It stays counted where it arrived.
     pub(super) fn take_second(heap: &mut Heap<'_, T>) -> Option<Entry<T>> {
-        let first = heap.pop()?;
-        if let Some(mut second) = heap.peek_mut() {
-            // The first one takes its place.
-            return Some(std::mem::replace(&mut *second, first));
-        }
-        heap.push(first);
-        None
+        heap.pop_second()
     }
 
     /// Returns whether the next push needs memory.
     #[inline]
     pub(super) fn is_full(heap: &Heap<'_, T>) -> bool {
-        heap.len() == heap.capacity()
+        heap.is_full()
     }
 
     /// Makes room for more elements. Allocates and frees without the lock, which the caller does not hold.
     #[cold]
     pub(super) fn grow(&self, more: usize) {
-        let len = self.lock().len();
-        let mut larger = Vec::with_capacity((len + more).next_power_of_two().max(16));
+        let len = self.lock().back_len();
+        let larger = FrontedHeap::allocate(len + more);
+        // If another thread has done it, or has put many elements, the caller looks again.
         let mut heap = self.lock();
-        if heap.len() + more <= heap.capacity() || heap.len() + more > larger.capacity() {
-            // Another thread has done it, or has put many elements. The caller looks again.
-            drop(heap);
-            return;
-        }
-        let mut entries = std::mem::take(&mut *heap).into_vec();
-        larger.append(&mut entries);
-        *heap = BinaryHeap::from(larger);
+        let memory = heap.move_into(larger, more);
         drop(heap);
-        drop(entries);
+        drop(memory);
     }
 
     /// Takes all elements of a locked heap, in no order.
     pub(super) fn take_all(&self, heap: &mut Heap<'_, T>, into: &mut Vec<Entry<T>>) {
-        into.extend(heap.drain());
+        heap.drain_into(into);
         self.publish_first(heap);
     }
 }

@@ -5,7 +5,7 @@
 //! # Protocol
 //! Problem: one heap under one lock does not scale. Heaps per processor scale, but good elements stay where
 //! they were put, and no client knows when all heaps are empty.
-//! Idea: each place has two small heaps, each under a lock in its own line. The form says which heaps a call
+//! Idea: each place has two small heaps, each under a lock in its own lines. The form says which heaps a call
 //! uses. Counts of arrivals and removals tell emptiness and the end, so elements may move at any time.
 //!
 //! - I1. An element is in one heap, or held by one call. Moves of elements hold the locks of both heaps. The
@@ -40,6 +40,7 @@
 mod attributes;
 mod balance;
 mod fragment;
+mod heap;
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
 mod place;
