@@ -27,6 +27,7 @@ mod run;
 mod ship;
 mod skeleton;
 mod swap;
+mod tokens;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -16,11 +16,10 @@
 //!
 //! - I1. A round is *plentiful* or *scarce*. A plentiful one has more tokens than all threads may hold. So
 //!   at each moment one is in the bag, and no get may say empty.
-//! - I2. The state of a token (`books.rs`) changes before it is put, and after it was got. A token that comes
-//!   out twice, or that was not put, is found at once.
+//! - I2. The state of a token (`tokens.rs`) changes before it is put, and after it was got. A token that
+//!   comes out twice, or that was not put, is found at once.
 //! - I3. Each planned break must end the run with a violation.
 
-mod books;
 mod round;
 
 use std::sync::Arc;
@@ -29,7 +28,7 @@ use std::thread;
 use crate::run::{Report, Run, Stress, Violation, threads_beyond_processors};
 use crate::skeleton::breaks::{self, Breaks, breaks};
 use crate::skeleton::placement::AllowedCpus;
-use books::Books;
+use crate::tokens::Books;
 use round::{Counts, Round, tokens_max};
 
 pub(super) const STRESS: Stress = Stress {

@@ -14,12 +14,12 @@ use squall::{Handle, Owned};
 use squall_machine::machine;
 
 use super::Break;
-use super::books::{Books, Token};
 use crate::run::{Rng, Violation};
 use crate::skeleton::cleanup::drain_values;
 use crate::skeleton::delay::delay;
 use crate::skeleton::expected_panic::{ExpectedPanic, catch_silently, panic_message};
 use crate::skeleton::placement::{AllowedCpus, switch_vp};
+use crate::tokens::{Books, Token};
 
 /// Maximum number of steps of a thread.
 const STEPS_MAX: u64 = 4_000;
