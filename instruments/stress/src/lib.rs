@@ -21,6 +21,7 @@ mod maps;
 mod objects;
 mod percpu;
 pub mod pools;
+mod queue;
 mod rcu;
 mod rng;
 mod run;
@@ -50,6 +51,7 @@ pub const STRESSES: &[Stress] = &[
     dhash::STRESS,
     fork::STRESS,
     bags::STRESS,
+    queue::STRESS,
     calls::STRESS,
     fleets::STRESS,
     #[cfg(feature = "net")]

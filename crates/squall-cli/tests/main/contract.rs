@@ -350,6 +350,7 @@ fn stress_list_names_the_stresses_one_on_a_line() {
         "dhash",
         "fork",
         "bags",
+        "queue",
         "calls",
         "fleets",
         "pools",

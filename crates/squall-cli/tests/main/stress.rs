@@ -433,6 +433,52 @@ stress! { bags {
     unknown: "say-empty"
 } }
 
+stress! { queue {
+    threads: "8",
+    // Counts that are positive even on the slowest machine.
+    done: [
+        "rounds",
+        "elements put",
+        "elements got",
+        "elements taken",
+        "gets that said empty",
+        "changes of the form",
+        "changes of the order",
+        "attributes changed",
+        "drains",
+        "plentiful rounds",
+        "waits",
+        "waits cancelled",
+        "searches",
+        "waits ended by the end of the work",
+        "elements got in order",
+        "panics in drops",
+    ],
+    never: [],
+    modes: {
+        it_passes: [], [];
+        it_passes_with_few_threads: ["--threads", "2"], [];
+        it_passes_on_64_virtual_processors: [], [("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:8,threads:2")];
+        it_passes_without_restartable_sequences: [], [("SQUALL_RSEQ", "off")];
+        it_passes_without_membarrier: [], [("SQUALL_MEMBARRIER", "off")];
+    }
+    breaks: {
+        an_element_that_is_lost_is_caught: "lose-element", 20, "are in the queue after all were put back";
+        an_element_that_is_got_twice_is_caught: "get-twice", 5, "although it was held by a thread";
+        a_get_that_overlooks_an_element_is_caught: "say-empty", 20, "a get said empty although";
+        an_element_with_another_priority_is_caught: "wrong-priority", 5, "came out with priority";
+        elements_in_the_wrong_order_are_caught: "wrong-order", 20, "returned an element after one that comes later";
+        an_element_that_a_change_loses_is_caught:
+            "lose-in-change", 20, "are in the queue after all were put back" | "a get said empty although";
+        a_wait_that_is_not_woken_is_caught: "forget-waiter", 20, "a wait was not woken";
+        a_closed_queue_that_accepts_an_element_is_caught: "accept-closed", 20, "a closed queue accepted";
+        an_end_before_the_work_is_done_is_caught: "early-end", 20, "are not finished";
+        an_end_that_is_missed_is_caught: "miss-end", 20, "the end of the work was not woken";
+        an_element_that_is_never_dropped_is_caught: "leak-element", 5, "were never dropped";
+    }
+    unknown: "say-empty"
+} }
+
 stress! { ship {
     threads: "5",
     done: [
