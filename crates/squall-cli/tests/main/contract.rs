@@ -46,6 +46,7 @@ fn list_names_the_cases_one_on_a_line() {
         "serve",
         "bag",
         "bag-asym",
+        "queue",
         "object-pool",
         "id-pool",
         "page-pool",

@@ -29,6 +29,7 @@ mod object_pool;
 mod page_alloc;
 mod percpu;
 mod pool;
+mod queue;
 pub(crate) mod rcu_idle;
 mod rcu_read;
 pub(crate) mod rcu_retire;
@@ -65,6 +66,7 @@ static CASES: &[&Case] = &[
     &rwlock::CASE,
     &bag::BAG,
     &bag::ASYM,
+    &queue::CASE,
     &object_pool::CASE,
     &pool::CASE,
     &tsp::CASE,

@@ -27,6 +27,7 @@ pub(crate) mod logs;
 pub(crate) mod maps;
 pub(crate) mod memcached;
 pub(crate) mod object_pools;
+pub(crate) mod queues;
 pub(crate) mod rwlock;
 pub(crate) mod rwlocks;
 #[allow(unsafe_code)]

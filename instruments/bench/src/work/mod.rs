@@ -11,6 +11,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod message;
 pub(crate) mod miss;
 pub(crate) mod object_pool;
+pub(crate) mod queue;
 pub(crate) mod replace;
 pub(crate) mod retire;
 pub(crate) mod rpc;
