@@ -35,6 +35,9 @@ trait Crew: Named {
     /// Tells that it has begun, and ends when it is told to.
     #[blocking]
     fn last(&self, begun: Sender<()>, over: Receiver<()>);
+    /// Calls the object from inside.
+    #[blocking]
+    fn nest(&self, own: Handle<dyn Crew>) -> u64;
 }
 
 /// Records the weight that its policy saw, as its first field, and its own name.
@@ -59,6 +62,9 @@ impl Crew for Worker {
     fn last(&self, begun: Sender<()>, over: Receiver<()>) {
         let _ = begun.send(());
         let _ = over.recv();
+    }
+    fn nest(&self, own: Handle<dyn Crew>) -> u64 {
+        own.name()
     }
 }
 
@@ -204,6 +210,9 @@ fn kt_08_a_policy_adds_modes_and_decides_what_becomes_of_each_call() {
     assert!(matches!(run(&LOST).wait(), Err(InvokeError::Dropped)));
     // A plain call has no mode, and neither has a call after one in a mode.
     work.name();
+    assert_eq!(binding.seen(), (None, None));
+    // Calls that the method makes have no mode either.
+    assert_eq!(in_mode(work, &NOW, move |handle| handle.nest(work)).wait().unwrap(), 1);
     assert_eq!(binding.seen(), (None, None));
     assert_eq!(message(in_mode(work, &NOW, |work| work.fail()).wait()), "it failed");
 }
@@ -535,7 +544,7 @@ fn kt_09_an_unknown_operation_is_answered_with_those_there_are() {
         error.to_string(),
         format!(
             "Crew#{id} has no operation `wiegh`; \
-             its operations are `weigh`, `thread`, `fail`, `last`, `name`"
+             its operations are `weigh`, `thread`, `fail`, `last`, `nest`, `name`"
         )
     );
     // The method of an interface that this one extends is known.
