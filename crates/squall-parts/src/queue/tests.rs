@@ -20,11 +20,13 @@ fn a_strict_queue_returns_the_first_element_of_all() {
 
 #[test]
 fn every_form_returns_each_element_once_and_then_is_empty() {
+    let count = if cfg!(miri) { 50 } else { 1000 };
     for form in Form::ALL {
-        let priorities: Vec<u64> = (0..1000).map(|n| n * 7919 % 1009).chain([u64::MAX, u64::MAX]).collect();
+        let priorities: Vec<u64> = (0..count).map(|n| n * 7919 % 1009).chain([u64::MAX, u64::MAX]).collect();
         let queue = filled(form, 3, &priorities);
-        assert_eq!(queue.len(), 1002);
-        let mut got: Vec<u64> = (0..1002).map(|turn| queue.client(turn % 3).get().unwrap().0).collect();
+        assert_eq!(queue.len(), priorities.len());
+        let mut got: Vec<u64> =
+            (0..priorities.len()).map(|turn| queue.client(turn % 3).get().unwrap().0).collect();
         assert_eq!(queue.client(1).get(), None);
         assert!(queue.is_empty() && queue.is_done());
         let mut all = priorities;
@@ -190,8 +192,9 @@ fn mean_rank(clients: usize, stickiness: usize) -> f64 {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too many steps")]
 fn the_relaxed_form_returns_one_of_the_first_elements() {
-    for clients in if cfg!(miri) { &[2][..] } else { &[1, 2, 8, 16] } {
+    for clients in &[1, 2, 8, 16] {
         let mean = mean_rank(*clients, 8);
         assert!(
             mean <= 2.0 * *clients as f64,
