@@ -272,8 +272,8 @@ mod tests {
                 fs::read_dir(here.join(folder)).expect("a folder").map(|entry| entry.expect("an entry"));
             found.filter(|entry| entry.path().is_file()).count()
         };
-        let own =
-            files("src/demo") + files("src/demo/count") + files("src/demo/index") + files("src/demo/story");
+        let folders = ["", "/count", "/index", "/story", "/tsp"];
+        let own: usize = folders.iter().map(|folder| files(&format!("src/demo{folder}"))).sum();
         assert_eq!(collected.texts.len(), own);
         assert_eq!(collected.bytes, collected.texts.iter().map(|text| text.bytes.len() as u64).sum::<u64>());
         assert_eq!(collected.count(Skip::BadPath), 1);

@@ -119,7 +119,8 @@ struct OwnHeap<'a> {
 
 impl Prioritized for HeapPerThread {
     fn new(setting: &Setting) -> Result<Self, Missing> {
-        if order(setting) != "local" {
+        // The threads of a counted run never end, so they do not give their heaps back.
+        if order(setting) != "local" || setting.counted {
             return Err(Missing::no_part());
         }
         Ok(HeapPerThread((0..setting.threads).map(|_| CachePadded::default()).collect()))
