@@ -138,13 +138,8 @@ const CLAIMS: &[Claim] = &[
     claim("bag", "squall-distributed", Promise::Local),
     claim("bag", "squall-part", Promise::Local),
     claim("bag", "segqueue", Promise::Shared),
-    claim("queue", "squall-part", Promise::Shared).with_variant("strict-10k", 1, VPS),
-    claim("queue", "squall-part", Promise::Shared).with_variant("relaxed-10k", 1, VPS),
-    // After every second get an element moves to the heap of a neighbour.
-    claim("queue", "squall-part", Promise::Shared).with_variant("local-10k", 1, VPS),
     claim("queue", "squall-part-unbalanced", Promise::Local).with_variant("local-10k", 1, VPS),
     claim("queue", "std-mutex-heap", Promise::Shared).with_variant("strict-10k", 1, VPS),
-    claim("queue", "crossbeam-skiplist", Promise::Shared).with_variant("strict-10k", 1, VPS),
     claim("object-pool", "squall-distributed", Promise::LocalButForMoves),
     claim("object-pool", "locked-vec", Promise::Shared),
     // The distributed forms: the policy of the adaptive ones counts their calls now and then.
