@@ -25,7 +25,8 @@ pub use frontier::{Form, Frontier, FrontierCounts, Lock, Locked, Queued, priorit
 pub use instance::{CITIES_MAX, CITIES_MIN, Instance, InstanceError, WEIGHT_MAX};
 pub use node::{Branch, Node};
 pub use search::{
-    Costs, Modelled, Parallel, Progress, SearchError, Stepped, Work, modelled, parallel, queued, stepped,
+    Adapted, Costs, Modelled, Parallel, Progress, SearchError, Stepped, Work, modelled, parallel, queued,
+    stepped, stepped_adaptive,
 };
 pub use svg::svg;
 pub use tour::{Tour, TourError};

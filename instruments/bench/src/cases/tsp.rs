@@ -5,6 +5,11 @@
 //! subproblems (`expanded`), those of them that the best order leaves out (`useless`), the gets from another
 //! searcher's heap, gets that found the queue empty, subproblems moved by balancing, and turns until the end.
 //!
+//! The rows `object` and `adaptive` are objects, which know their callers by their VPs. So in `stepped` and
+//! `modelled` they need a virtual topology: `SQUALL_TOPOLOGY=cores:16 squall bench tsp`. `object` is the ring
+//! with attributes that are set by name. An `adaptive` queue serves 20 searches in virtual time, and its
+//! policy swaps it during the first ones. Its figures are means. It has no model.
+//!
 //! In the variant `modelled` an access of another searcher's heap takes four times as long as one of the own
 //! heap, and one heap serves one searcher at a time. `speed_up` is against one searcher with one heap.
 //!
@@ -18,7 +23,7 @@
 
 use squall_tsp::{
     Costs, Form, Instance, Lock, Locked, Parallel, Queued, SearchError, modelled, parallel, queued, shipped,
-    stepped,
+    stepped, stepped_adaptive,
 };
 
 use crate::case::{Case, PLAIN, Scale, Setting, Variant};
@@ -54,6 +59,8 @@ const fn variant(name: &'static str, about: &'static str) -> Variant {
 /// The instance, and the searches of a form of the variant `timed`: in a full and in a quick run.
 const INSTANCE: (&str, &str) = ("plane16", "plane12");
 const SEARCHES: (usize, usize) = (21, 5);
+/// Searches over one adaptive queue.
+const ADAPTIVE_SEARCHES: usize = 20;
 
 type Metrics = Vec<(String, f64)>;
 
@@ -84,7 +91,7 @@ fn failed(form: &str) -> impl Fn(SearchError) -> String + '_ {
 
 fn count(instance: &Instance, searchers: usize) -> Result<Metrics, String> {
     let mut metrics = Vec::new();
-    for form in Form::ALL {
+    for form in Form::modelled(searchers) {
         let name = form.name();
         let found = stepped(instance, &Queued::new(form, searchers), searchers).map_err(failed(name))?;
         check(instance, name, found.tour.length())?;
@@ -99,7 +106,26 @@ fn count(instance: &Instance, searchers: usize) -> Result<Metrics, String> {
         cell("moved", found.frontier.moved);
         cell("turns", found.rounds);
     }
+    if Form::Adaptive.can_step(searchers) {
+        adapt(instance, searchers, &mut metrics)?;
+    }
     Ok(metrics)
+}
+
+/// Adds the row of the adaptive queue.
+fn adapt(instance: &Instance, searchers: usize, metrics: &mut Metrics) -> Result<(), String> {
+    let name = Form::Adaptive.name();
+    let all = stepped_adaptive(instance, searchers, ADAPTIVE_SEARCHES).map_err(failed(name))?;
+    for found in &all.found {
+        check(instance, name, found.tour.length())?;
+    }
+    let mut cell = |column, value: f64| metrics.push((format!("{name}/{column}"), value));
+    cell("expanded", all.mean(|found| found.work.expanded));
+    cell("useless", all.mean(|found| found.useless));
+    cell("gets", all.mean(|found| found.work.expanded + found.work.pruned));
+    cell("waits", all.mean(|found| found.work.waits));
+    cell("turns", all.mean(|found| found.rounds));
+    Ok(())
 }
 
 fn model(instance: &Instance, searchers: usize) -> Result<Metrics, String> {
@@ -111,7 +137,7 @@ fn model(instance: &Instance, searchers: usize) -> Result<Metrics, String> {
     };
     let alone = run(Form::Central, 1)?.time as f64;
     let mut metrics = Vec::new();
-    for form in Form::ALL {
+    for form in Form::modelled(searchers) {
         let found = run(form, searchers)?;
         let mut cell = |column, value| metrics.push((format!("{}/{column}", form.name()), value));
         cell("time", found.time as f64);
@@ -163,7 +189,7 @@ mod tests {
     fn each_variant_has_a_row_for_each_form() {
         for (variant, columns) in [(STEPPED, 7), (MODELLED, 4), (TIMED, 1)] {
             let found = metrics(variant, 2);
-            for form in Form::ALL {
+            for form in Form::ALL.into_iter().filter(|form| variant == TIMED || !form.is_object()) {
                 let row = found.iter().filter(|(name, _)| name.starts_with(&format!("{}/", form.name())));
                 // The relaxed form does not count remote gets.
                 let missing = usize::from(variant == STEPPED && form == Form::Relaxed);

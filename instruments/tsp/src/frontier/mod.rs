@@ -3,11 +3,14 @@
 //! A search is written against [`Frontier`]. [`Queued`] is Squall's queue in one of its forms. [`Locked`] is
 //! the reference: one heap of std under one lock.
 
+mod form;
 mod locked;
+mod object;
 mod queued;
 
+pub use form::Form;
 pub use locked::{Lock, Locked};
-pub use queued::{Form, Queued};
+pub use queued::Queued;
 
 use crate::Node;
 

@@ -1,95 +1,14 @@
-//! Squall's queue as a frontier: KTK's forms, and those of Squall.
-//!
-//! Source: KTK, §3 and §4 (KT-11 to KT-13): the central queue, the distributed one, and the one with a ring.
+//! Squall's queue as a frontier, in each form.
 
 use crossbeam_utils::CachePadded;
-use squall::parts::queue::{self, Queue, Topology};
+use squall::adapt::control::history;
+use squall::objects::queue::Queue as _;
+use squall::parts::queue::{End, Queue, WaitTaken};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Frontier, FrontierCounts, priority};
+use super::object::{self, Object};
+use super::{Form, Frontier, FrontierCounts, priority};
 use crate::Node;
-
-/// A form of the distributed queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// One ordered heap for all: KTK's `Centralized`.
-    Central,
-    /// A fragment for each searcher, in the order of arrival and without balance: KTK's `Distributed`.
-    Naive,
-    /// An ordered heap for each searcher, without balance.
-    Unbalanced,
-    /// An ordered heap for each searcher. After every second get the second best subproblem moves to the next
-    /// searcher of a ring: KTK's `Distributed_Q`.
-    Ring,
-    /// Like [`Ring`](Form::Ring), but a binary tree.
-    Tree,
-    /// Like [`Ring`](Form::Ring), but by way of the first searcher.
-    Star,
-    /// Like [`Ring`](Form::Ring), but to all others in turn.
-    All,
-    /// Two heaps for each searcher, and a get takes the better of two random ones.
-    Relaxed,
-}
-
-impl Form {
-    /// All forms.
-    pub const ALL: [Form; 8] = [
-        Form::Central,
-        Form::Naive,
-        Form::Unbalanced,
-        Form::Ring,
-        Form::Tree,
-        Form::Star,
-        Form::All,
-        Form::Relaxed,
-    ];
-
-    /// The name in tables and on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Form::Central => "central",
-            Form::Naive => "naive",
-            Form::Unbalanced => "unbalanced",
-            Form::Ring => "ring",
-            Form::Tree => "tree",
-            Form::Star => "star",
-            Form::All => "all",
-            Form::Relaxed => "relaxed",
-        }
-    }
-
-    /// The form of this name.
-    ///
-    /// ```
-    /// use squall_tsp::Form;
-    ///
-    /// assert_eq!(Form::named("ring"), Some(Form::Ring));
-    /// assert_eq!(Form::named("rings"), None);
-    /// ```
-    #[must_use]
-    pub fn named(name: &str) -> Option<Form> {
-        Form::ALL.into_iter().find(|form| form.name() == name)
-    }
-
-    fn of_queue(self) -> queue::Form {
-        match self {
-            Form::Central => queue::Form::Strict,
-            Form::Relaxed => queue::Form::Relaxed,
-            _ => queue::Form::Local,
-        }
-    }
-
-    fn topology(self) -> Option<Topology> {
-        match self {
-            Form::Ring => Some(Topology::Ring),
-            Form::Tree => Some(Topology::Tree),
-            Form::Star => Some(Topology::Star),
-            Form::All => Some(Topology::All),
-            _ => None,
-        }
-    }
-}
 
 /// Squall's queue with a place for each searcher.
 ///
@@ -105,11 +24,26 @@ impl Form {
 #[derive(Debug)]
 pub struct Queued {
     form: Form,
-    queue: Queue<Node>,
+    kind: Kind,
     /// Number of puts of the form without an order.
     arrivals: CachePadded<AtomicU64>,
     /// Gets by searcher.
     gets: Vec<CachePadded<AtomicU64>>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// The queue without an object.
+    Part(Box<Queue<Node>>),
+    Object(Object),
+}
+
+/// A subproblem that its searcher has not finished yet.
+pub(crate) enum Unfinished {
+    /// Taken from a queue without an object. Dropping it leaves the subproblem unfinished.
+    Part,
+    /// Taken from an object. Dropping it finishes the subproblem.
+    Object(object::Unfinished),
 }
 
 impl Queued {
@@ -119,17 +53,13 @@ impl Queued {
     /// If there is no searcher.
     #[must_use]
     pub fn new(form: Form, searchers: usize) -> Queued {
-        let queue = Queue::with_places(form.of_queue(), searchers);
-        match form.topology() {
-            Some(topology) => queue.attributes().set_topology(topology),
-            None => queue.attributes().set_balance_every(0),
-        }
-        // A place joins at its first use, and neighbours are those that joined.
-        (0..searchers).for_each(|searcher| {
-            let _ = queue.client(searcher);
-        });
+        assert!(searchers > 0, "a queue has a searcher");
+        let kind = match form {
+            Form::Object | Form::Adaptive => Kind::Object(Object::new(form, searchers)),
+            _ => Kind::Part(Box::new(part(form, searchers))),
+        };
         let gets = (0..searchers).map(|_| CachePadded::default()).collect();
-        Queued { form, queue, arrivals: CachePadded::default(), gets }
+        Queued { form, kind, arrivals: CachePadded::default(), gets }
     }
 
     /// The form.
@@ -138,9 +68,76 @@ impl Queued {
         self.form
     }
 
-    /// The queue.
-    pub(crate) fn queue(&self) -> &Queue<Node> {
-        &self.queue
+    /// Takes a subproblem for a searcher that will [finish](Queued::finish) it.
+    pub(crate) fn take(&self, searcher: usize) -> Option<(Node, Unfinished)> {
+        match &self.kind {
+            Kind::Part(queue) => queue.client(searcher).take_raw().map(|(_, node)| (node, Unfinished::Part)),
+            Kind::Object(object) => {
+                object.take(searcher).map(|(node, taken)| (node, Unfinished::Object(taken)))
+            }
+        }
+    }
+
+    /// Like [`take`](Queued::take), but waits while the queue is empty. The result is empty if the work is
+    /// done, or the queue is closed.
+    pub(crate) fn take_wait(&self, searcher: usize) -> Option<(Node, Unfinished)> {
+        match &self.kind {
+            Kind::Part(queue) => match WaitTaken::at(&**queue, searcher).block() {
+                Ok((_, node)) => Some((node, Unfinished::Part)),
+                Err(End::Done | End::Closed) => None,
+            },
+            Kind::Object(object) => {
+                object.take_wait(searcher).map(|(node, taken)| (node, Unfinished::Object(taken)))
+            }
+        }
+    }
+
+    /// Finishes a subproblem that this searcher took.
+    pub(crate) fn finish(&self, searcher: usize, unfinished: Unfinished) {
+        match (&self.kind, unfinished) {
+            (Kind::Object(object), Unfinished::Object(taken)) => object.finish(searcher, taken),
+            (Kind::Part(queue), _) => queue.client(searcher).finish(1),
+            (Kind::Object(_), Unfinished::Part) => unreachable!("an object returns its own subproblems"),
+        }
+    }
+
+    /// Closes the queue, so that all searchers end.
+    pub(crate) fn close(&self) {
+        match &self.kind {
+            Kind::Part(queue) => queue.close(),
+            Kind::Object(object) => object.with(|queue| queue.close()),
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        match &self.kind {
+            Kind::Part(queue) => queue.is_closed(),
+            Kind::Object(object) => object.with(|queue| queue.is_closed()),
+        }
+    }
+
+    /// The number of open subproblems in the queue: an estimate while others search.
+    pub(crate) fn len(&self) -> usize {
+        match &self.kind {
+            Kind::Part(queue) => queue.len(),
+            Kind::Object(object) => object.with(|queue| queue.len()),
+        }
+    }
+
+    /// Sets an attribute of an object by its name.
+    pub(crate) fn set(&self, name: &str, value: &str) {
+        if let Kind::Object(object) = &self.kind {
+            object.set(name, value);
+        }
+    }
+
+    /// The decisions about the form of an object so far, in words.
+    #[must_use]
+    pub fn changes(&self) -> Vec<String> {
+        match &self.kind {
+            Kind::Part(_) => Vec::new(),
+            Kind::Object(object) => history(object.id()).iter().map(ToString::to_string).collect(),
+        }
     }
 
     /// Counts a get of this searcher.
@@ -156,25 +153,48 @@ impl Frontier for Queued {
             Form::Naive => self.arrivals.fetch_add(1, Ordering::Relaxed),
             _ => priority(&node),
         };
-        // A queue is closed at the end of a search alone. A rejected subproblem is missed by the search.
-        let _ = self.queue.client(searcher).put(priority, node);
+        match &self.kind {
+            // A queue is closed at the end of a search alone. A rejected subproblem is missed by the search.
+            Kind::Part(queue) => drop(queue.client(searcher).put(priority, node)),
+            Kind::Object(object) => object.put(searcher, priority, node),
+        }
     }
 
     fn get(&self, searcher: usize) -> Option<Node> {
-        let (_, node) = self.queue.client(searcher).get()?;
+        let node = match &self.kind {
+            Kind::Part(queue) => queue.client(searcher).get()?.1,
+            Kind::Object(object) => object.get(searcher)?,
+        };
         self.count_get(searcher);
         Some(node)
     }
 
     fn counts(&self) -> FrontierCounts {
         let gets = |from: usize| self.gets[from..].iter().map(|gets| gets.load(Ordering::Relaxed)).sum();
-        let counts = self.queue.counts();
+        let counts = match &self.kind {
+            Kind::Part(queue) => queue.counts(),
+            Kind::Object(object) => object.with(|queue| queue.counts()),
+        };
         let remote_gets = match self.form {
             Form::Central => Some(gets(1)),
             // The queue does not count from which searcher a random heap is.
-            Form::Relaxed => None,
+            Form::Relaxed | Form::Adaptive => None,
             _ => Some(counts.remote_gets),
         };
         FrontierCounts { gets: gets(0), remote_gets, moved: counts.moved }
     }
+}
+
+/// Makes the queue of a form without an object.
+fn part(form: Form, searchers: usize) -> Queue<Node> {
+    let queue = Queue::with_places(form.of_queue(), searchers);
+    match form.topology() {
+        Some(topology) => queue.attributes().set_topology(topology),
+        None => queue.attributes().set_balance_every(0),
+    }
+    // A place joins at its first use, and neighbours are those that joined.
+    (0..searchers).for_each(|searcher| {
+        let _ = queue.client(searcher);
+    });
+    queue
 }

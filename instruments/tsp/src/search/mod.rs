@@ -6,6 +6,7 @@
 //!
 //! By the invariants of a node, the best tour is then the shortest of all.
 
+mod adaptive;
 mod modelled;
 mod parallel;
 mod queued;
@@ -13,6 +14,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
+pub use adaptive::{Adapted, stepped_adaptive};
 pub use modelled::{Costs, Modelled, modelled};
 pub use parallel::{Parallel, Progress, parallel};
 pub use queued::queued;

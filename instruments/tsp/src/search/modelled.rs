@@ -133,7 +133,7 @@ impl Machine<'_> {
 /// [`SearchError`] if the queue loses a subproblem, or there are too many.
 ///
 /// # Panics
-/// If there is no searcher.
+/// If there is no searcher, or the form is not [modelled](Form::modelled).
 ///
 /// ```
 /// use squall_tsp::{Costs, Form, Queued, modelled, shipped};
@@ -151,6 +151,12 @@ pub fn modelled(
     costs: Costs,
 ) -> Result<Modelled, SearchError> {
     assert!(searchers > 0, "a search has a searcher");
+    let form = frontier.form();
+    assert!(
+        form.can_step(searchers) && form != Form::Adaptive,
+        "the form {} is not modelled here for {searchers} searchers",
+        form.name()
+    );
     let (best, mut work) = (BestTour::new(), Work::default());
     let mut machine = Machine { frontier, costs, free_at: 0, lock_waits: Vec::new() };
     let mut all: Vec<Searcher> = (0..searchers).map(|_| Searcher::default()).collect();
@@ -205,7 +211,7 @@ mod tests {
     #[test]
     fn each_shipped_instance_has_its_optimum_in_each_form() {
         for it in shipped::ALL {
-            for form in Form::ALL {
+            for form in Form::modelled(5) {
                 let _ = run(it.name(), form, 5);
             }
         }

@@ -2,15 +2,12 @@
 //!
 //! - I1. A searcher puts the children of a subproblem before it finishes that one. So the queue is done only
 //!   if all are finished.
-//! - I2. A searcher that panics leaves its subproblem unfinished and closes the queue. The others end then,
-//!   and the search returns an error.
+//! - I2. A searcher that panics closes the queue. The others end then, and the search returns an error.
 //! - I3. The search counts subproblems too: as many are finished as were put.
 
 use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
-
-use squall::parts::queue::{End, WaitTaken};
 
 use super::{Parallel, Progress, REPORT_EVERY, SearchError, Work, finish, is_empty, open_max, proven};
 use crate::frontier::Queued;
@@ -97,36 +94,35 @@ impl Crew<'_> {
     /// Ends the search with an error.
     fn fail(&self, error: SearchError) {
         self.error.lock().unwrap_or_else(|poison| poison.into_inner()).get_or_insert(error);
-        self.frontier.queue().close();
+        self.frontier.close();
     }
 
     fn run(&self, searcher: usize, report: &(dyn Fn(Progress) + Sync)) -> Ended {
         let _panics = Panics(self);
-        let queue = self.frontier.queue();
-        let client = queue.client(searcher);
+        let queue = self.frontier;
         let mut ended = Ended::default();
         loop {
             // A wait costs more than a get, so it comes after a get that found the queue empty.
-            let node = match client.take_raw() {
-                Some((_, node)) => node,
+            let (node, unfinished) = match queue.take(searcher) {
+                Some(taken) => taken,
                 None => {
                     ended.work.waits += 1;
-                    match WaitTaken::at(queue, searcher).block() {
-                        Ok((_, node)) => node,
-                        Err(End::Done | End::Closed) => return ended,
+                    match queue.take_wait(searcher) {
+                        Some(taken) => taken,
+                        None => return ended,
                     }
                 }
             };
             if queue.is_closed() {
                 return ended;
             }
-            self.frontier.count_get(searcher);
+            queue.count_get(searcher);
             let work = &mut ended.work;
             let (expanded, tours) = (work.expanded, work.tours);
             let children = finish(node, self.instance, &self.best, work);
             ended.put += children.len() as u64;
-            children.into_iter().for_each(|child| self.frontier.put(searcher, child));
-            client.finish(1);
+            children.into_iter().for_each(|child| queue.put(searcher, child));
+            queue.finish(searcher, unfinished);
             let is_due = work.expanded > expanded && work.expanded.is_multiple_of(REPORT_EVERY);
             if is_due || work.tours > tours {
                 let open = queue.len() as u64;

@@ -24,7 +24,7 @@ pub struct Stepped {
     pub useless: u64,
 }
 
-/// Solves an instance with searchers that take turns.
+/// Solves an instance with searchers that take turns. For objects see [`Form::can_step`](crate::Form).
 ///
 /// # Errors
 /// [`SearchError`] if the frontier loses a subproblem, or there are too many.
@@ -44,33 +44,51 @@ pub fn stepped(
     frontier: &dyn Frontier,
     searchers: usize,
 ) -> Result<Stepped, SearchError> {
-    assert!(searchers > 0, "a search has a searcher");
-    let (best, mut work, mut rounds) = (BestTour::new(), Work::default(), 0);
-    let mut bounds = Vec::new();
-    let mut open = 0_u64;
-    if let Some(root) = Node::root(instance) {
-        frontier.put(0, root);
-        open = 1;
+    let mut steps = Steps::begin(instance, frontier);
+    while !steps.is_over() {
+        steps.turn(instance, frontier, searchers)?;
     }
-    while open > 0 {
-        let (before, open_before) = (work, open);
+    steps.end(frontier, searchers)
+}
+
+/// A search in progress.
+pub(super) struct Steps {
+    best: BestTour,
+    work: Work,
+    rounds: u64,
+    /// Bounds of the branched subproblems.
+    bounds: Vec<u64>,
+    open: u64,
+}
+
+impl Steps {
+    /// Puts the first subproblem.
+    pub(super) fn begin(instance: &Instance, frontier: &dyn Frontier) -> Steps {
+        let root = Node::root(instance);
+        let open = root.iter().count() as u64;
+        root.into_iter().for_each(|root| frontier.put(0, root));
+        Steps { best: BestTour::new(), work: Work::default(), rounds: 0, bounds: Vec::new(), open }
+    }
+
+    /// Whether all subproblems are finished.
+    pub(super) fn is_over(&self) -> bool {
+        self.open == 0
+    }
+
+    /// Steps each searcher once.
+    pub(super) fn turn(
+        &mut self,
+        instance: &Instance,
+        frontier: &dyn Frontier,
+        searchers: usize,
+    ) -> Result<(), SearchError> {
+        assert!(searchers > 0, "a search has a searcher");
+        let (before, open_before) = (self.work, self.open);
         for searcher in 0..searchers {
-            let expanded = work.expanded;
-            while work.expanded == expanded {
-                let Some(node) = frontier.get(searcher) else {
-                    work.waits += 1;
-                    break;
-                };
-                let bound = node.bound();
-                let children = finish(node, instance, &best, &mut work);
-                if work.expanded > expanded {
-                    bounds.push(bound);
-                }
-                open = (open + children.len() as u64).checked_sub(1).ok_or(SearchError::Invented)?;
-                children.into_iter().for_each(|child| frontier.put(searcher, child));
-            }
+            self.step(instance, frontier, searcher)?;
         }
-        rounds += 1;
+        self.rounds += 1;
+        let (work, open) = (self.work, self.open);
         if open > open_max(instance) {
             return Err(SearchError::TooManyOpen { open });
         }
@@ -78,11 +96,42 @@ pub fn stepped(
         if is_idle && open == open_before {
             return Err(SearchError::Lost { open });
         }
+        Ok(())
     }
-    if !is_empty(frontier, searchers) {
-        return Err(SearchError::Invented);
+
+    /// Takes subproblems for a searcher until it has branched one, or the frontier is empty.
+    fn step(
+        &mut self,
+        instance: &Instance,
+        frontier: &dyn Frontier,
+        searcher: usize,
+    ) -> Result<(), SearchError> {
+        let expanded = self.work.expanded;
+        while self.work.expanded == expanded {
+            let Some(node) = frontier.get(searcher) else {
+                self.work.waits += 1;
+                break;
+            };
+            let bound = node.bound();
+            let children = finish(node, instance, &self.best, &mut self.work);
+            if self.work.expanded > expanded {
+                self.bounds.push(bound);
+            }
+            let open = (self.open + children.len() as u64).checked_sub(1);
+            self.open = open.ok_or(SearchError::Invented)?;
+            children.into_iter().for_each(|child| frontier.put(searcher, child));
+        }
+        Ok(())
     }
-    let tour = proven(&best);
-    let useless = bounds.iter().filter(|bound| **bound >= tour.length()).count() as u64;
-    Ok(Stepped { tour, work, frontier: frontier.counts(), rounds, useless })
+
+    /// Returns the result of a search that is over.
+    pub(super) fn end(self, frontier: &dyn Frontier, searchers: usize) -> Result<Stepped, SearchError> {
+        if !is_empty(frontier, searchers) {
+            return Err(SearchError::Invented);
+        }
+        let tour = proven(&self.best);
+        let useless = self.bounds.iter().filter(|bound| **bound >= tour.length()).count() as u64;
+        let (work, rounds) = (self.work, self.rounds);
+        Ok(Stepped { tour, work, frontier: frontier.counts(), rounds, useless })
+    }
 }

@@ -24,7 +24,7 @@ pub(crate) struct TspArgs {
     /// A file of TSPLIB (TSP or ATSP), or the name of an instance of Squall, such as wind14 or gr17.
     #[arg(value_name = "FILE", default_value = DEFAULT)]
     file: PathBuf,
-    /// Form of the queue: central, naive, unbalanced, ring, tree, star, all or relaxed.
+    /// Form of the queue: central, naive, unbalanced, ring, tree, star, all, relaxed, object or adaptive.
     #[arg(long, value_name = "FORM", default_value = "ring", value_parser = parse_form)]
     form: Form,
     /// Number of threads. The default is one per processor, but at least 2.
@@ -112,9 +112,13 @@ fn search(instance: &Instance, form: Form, threads: usize) -> Result<Parallel, F
             });
         }
     };
-    let found = queued(instance, &Queued::new(form, threads), threads, &report);
+    let queue = Queued::new(form, threads);
+    let found = queued(instance, &queue, threads, &report);
     bar.finish_and_clear();
     told.into_inner().unwrap_or_else(|poison| poison.into_inner()).1?;
+    for change in queue.changes() {
+        line(printable(&format!("  the policy: {change}")))?;
+    }
     found.map_err(|error| Failure::new(error.to_string()))
 }
 

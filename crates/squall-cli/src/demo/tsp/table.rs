@@ -14,6 +14,7 @@ fn paper(form: Form) -> &'static str {
         Form::Central => "1.00",
         Form::Naive => "2.01",
         Form::Ring => "0.69",
+        Form::Object => "0.79",
         _ => "-",
     }
 }
@@ -21,7 +22,7 @@ fn paper(form: Form) -> &'static str {
 /// Solves the instance in each form, and prints a row for each. `length` is the proven optimum.
 pub(super) fn print(instance: &Instance, length: u64) -> Result<(), Failure> {
     let mut rows = Vec::new();
-    for form in Form::ALL {
+    for form in Form::modelled(SEARCHERS) {
         match modelled(instance, &Queued::new(form, SEARCHERS), SEARCHERS, Costs::KSR1) {
             Ok(found) if found.length == length => rows.push((form, Ok(found))),
             Ok(found) => {
@@ -49,8 +50,14 @@ pub(super) fn print(instance: &Instance, length: u64) -> Result<(), Failure> {
     line(
         "Branched subproblems, gets, moves and waits are counted, and equal in each run. Useless are those that the\n\
          central form does not branch. In the model, an access of another searcher's heap takes four times as long as\n\
-         one of the own heap, and one heap serves one searcher at a time. The last column has the times of KTK's table\n\
-         3 on the BBN Butterfly (Gheith et al. 1994).",
+         one of the own heap, and one heap serves one searcher at a time. The form naive has fragments in the order of\n\
+         arrival. The last column has the times of KTK's table 3 on the BBN Butterfly (Gheith et al. 1994).",
+    )?;
+    if Form::Object.can_step(SEARCHERS) {
+        return Ok(());
+    }
+    line(
+        "An object knows its callers by their processors. For the row of the form object, set SQUALL_TOPOLOGY=cores:16.",
     )
 }
 
