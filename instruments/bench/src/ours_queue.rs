@@ -1,6 +1,9 @@
 //! Subjects `squall-*` of the case of priority queues.
 
+use squall::adapt::control::set_attribute;
+use squall::objects::queue::{self as objects, QueueExt};
 use squall::parts::queue::{Form, Queue};
+use squall::{Handle, Owned};
 
 use crate::case::{Missing, Setting};
 use crate::rivals::bags::Direct;
@@ -64,5 +67,43 @@ impl Prioritized for Unbalanced {
 
     fn take_left(&self) -> Option<u64> {
         self.0.take_left()
+    }
+}
+
+/// `squall-object`: the queue as an object of a fixed form. Its attributes are set by name, to the defaults.
+pub(crate) struct Object(Owned<dyn objects::Queue<u64>>);
+
+impl Prioritized for Object {
+    fn new(setting: &Setting) -> Result<Self, Missing> {
+        let queue = match form(setting)? {
+            Form::Strict => objects::strict(),
+            Form::Relaxed => objects::relaxed(),
+            Form::Local => objects::local(),
+        };
+        for (name, value) in [("topology", "ring"), ("insertion", "local-fragment"), ("balance-every", "2")] {
+            set_attribute(Handle::id(queue.handle()), name, value)
+                .map_err(|error| Missing(error.to_string()))?;
+        }
+        Ok(Object(queue))
+    }
+
+    fn access(&self, _: usize) -> impl QueueAccess + '_ {
+        self.0.handle()
+    }
+
+    fn take_left(&self) -> Option<u64> {
+        self.0.get().map(|(_, number)| number)
+    }
+}
+
+impl QueueAccess for Handle<dyn objects::Queue<u64>> {
+    #[inline(always)]
+    fn put(&mut self, priority: u64, number: u64) {
+        QueueExt::put(*self, priority, number).expect("the queue is never closed");
+    }
+
+    #[inline(always)]
+    fn get(&mut self) -> Option<u64> {
+        QueueExt::get(*self).map(|(_, number)| number)
     }
 }

@@ -7,15 +7,16 @@
 //! - `rank`: the quality of the order, counted and not timed ([`rank`]).
 //!
 //! The load is that of the papers about multi-queues: threads get and put by turns, with priorities from all
-//! 64-bit numbers. `squall-part` is the part `squall::parts::queue`. The rivals that keep an exact order take
-//! part in each variant.
+//! 64-bit numbers. `squall-part` is the part `squall::parts::queue`, wired by hand. `squall-object` is an
+//! object of `squall::objects::queue`: its calls honour attributes and policies. The rivals that keep an
+//! exact order take part in each variant.
 
 mod rank;
 
 use squall::parts::queue::Queue as Part;
 
 use crate::case::{Case, PLAIN, Scale, Spec, Variant, variant};
-use crate::ours_queue::Unbalanced;
+use crate::ours_queue::{Object, Unbalanced};
 use crate::rivals::queues::{HeapPerThread, ParkingLotHeap, SkipList, StdHeap, Tree};
 use crate::work::queue::steady;
 
@@ -37,6 +38,7 @@ pub(super) static CASE: Case = Case {
     ],
     subjects: &[
         Spec::ours("squall-part", steady::<Part<u64>>()),
+        Spec::ours("squall-object", steady::<Object>()),
         Spec::ours("squall-part-unbalanced", steady::<Unbalanced>()),
         Spec::rival("std-mutex-heap", steady::<StdHeap>()),
         Spec::rival("parking-lot-heap", steady::<ParkingLotHeap>()),
