@@ -10,8 +10,11 @@
 //! - I4. The function runs without the state of the code around it: attributes, deadlines and callers belong
 //!   to an invocation, not to the thread that runs it. One exception: a policy that runs a call on its
 //!   caller's thread, before the caller goes on, leaves the caller's state in place.
+//! - I5. A panic of one caller's code ends in its own invocation: that of its function, of a drop, or of a
+//!   waker. The thread of the executor or the policy goes on with the calls of others.
 
 use squall_core::wrap::catching;
+use squall_sys::panics::end_panic;
 use std::fmt;
 use std::future::Future;
 use std::mem::replace;
@@ -28,8 +31,8 @@ type Function<R> = Box<dyn FnOnce() -> Result<R, InvokeError> + Send>;
 /// Result of an asynchronous invocation, available later.
 ///
 /// [Wait](PendingCall::wait) for it, [poll](PendingCall::try_take) it, or await it. If the `PendingCall` is
-/// dropped, the call goes on. Its result is then dropped on the thread that ran the call. The future needs no
-/// particular runtime.
+/// dropped, the call goes on. Its result is then dropped on the thread that ran the call, where a panic of
+/// that drop ends. The future needs no particular runtime.
 ///
 /// ```
 /// use squall::policy::invoke::asynchronous;
@@ -91,8 +94,14 @@ impl<R> Invocation<R> {
 
     /// Runs the function on a thread without state for it (I4).
     fn run(&self) {
+        self.run_by(|function| squall_rcu::__run_served(function));
+    }
+
+    /// Has `run` call the function, unless a party has taken it, and stores the result (I5).
+    fn run_by(&self, run: impl FnOnce(Function<R>) -> Result<R, InvokeError>) {
         if let Some(function) = self.take_function() {
-            self.fill(squall_rcu::__run_served(function));
+            // A function that comes too late is dropped without a call. That drop may panic, too.
+            self.fill(catching(|| run(function)).unwrap_or_else(|caught| Err(caught.into())));
         }
     }
 
@@ -112,7 +121,7 @@ impl<R> Invocation<R> {
     fn give_up(&self, error: InvokeError) {
         if let Some(function) = self.take_function() {
             // The function holds user data. A panic in its drop must not leave the waiter waiting.
-            let _ = catching(|| drop(function));
+            end_panic(|| drop(function));
             self.fill(Err(error));
         }
     }
@@ -122,13 +131,13 @@ impl<R> Invocation<R> {
         let mut slot = lock(&self.slot);
         let Slot::Empty(_) = &*slot else {
             drop(slot);
-            return drop(result);
+            return end_panic(|| drop(result));
         };
         let before = replace(&mut *slot, Slot::Full(result));
         drop(slot);
         self.filled.notify_all();
         if let Slot::Empty(Some(waker)) = before {
-            waker.wake();
+            end_panic(|| waker.wake());
         }
     }
 
@@ -166,9 +175,7 @@ impl<R: Send> AnyInvocation for Invocation<R> {
         Invocation::run(self);
     }
     fn run_in_place(&self) {
-        if let Some(function) = self.take_function() {
-            self.fill(function());
-        }
+        self.run_by(|function| function());
     }
     fn let_waiters_help(&self) {
         Invocation::let_waiters_help(self);
@@ -181,9 +188,18 @@ impl<R: Send> AnyInvocation for Invocation<R> {
     }
     fn fail(&self, error: InvokeError) {
         let function = self.take_function();
-        let _ = catching(|| drop(function));
+        end_panic(|| drop(function));
         let before = replace(&mut *lock(&self.slot), Slot::Full(Err(error)));
-        let _ = catching(|| drop(before));
+        end_panic(|| drop(before));
+    }
+}
+
+impl<R> Drop for Invocation<R> {
+    /// Drops a result that no party took (I5).
+    fn drop(&mut self) {
+        let slot = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let slot = replace(slot, Slot::Taken);
+        end_panic(|| drop(slot));
     }
 }
 
@@ -320,13 +336,17 @@ impl<R> Future for PendingCall<R> {
     /// # Panics
     /// If the result was taken before.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<R, InvokeError>> {
+        if let Some(result) = Invocation::take(&mut lock(&self.0.slot)) {
+            return Poll::Ready(result);
+        }
+        // Cloned and dropped outside the lock, because a waker is user code.
+        let waker = context.waker().clone();
         let mut slot = lock(&self.0.slot);
         if let Some(result) = Invocation::take(&mut slot) {
             return Poll::Ready(result);
         }
-        let before = replace(&mut *slot, Slot::Empty(Some(context.waker().clone())));
+        let before = replace(&mut *slot, Slot::Empty(Some(waker)));
         drop(slot);
-        // Dropped outside the lock, because a waker is user code.
         drop(before);
         Poll::Pending
     }

@@ -8,10 +8,13 @@ use squall_policy::invoke::{
     asynchronous, call, in_mode, in_mode_named, synchronous_by,
 };
 use squall_policy::{Adt, Binding, Block, Monitor, Policy, Task, ThreadedAdt, governed};
+use std::future::Future;
 use std::panic::panic_any;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -351,6 +354,57 @@ fn kt_08_a_panic_of_the_policy_is_an_error_of_its_call_alone() {
     first.run();
     assert_eq!(before.wait().unwrap(), 1);
     assert_eq!(run(&NOW).unwrap(), 1);
+}
+
+/// A value with a drop that panics.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("a bomb");
+    }
+}
+
+/// A waker that panics.
+struct Alarm;
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        panic!("an alarm");
+    }
+}
+
+#[test]
+fn kt_08_a_panic_of_one_caller_harms_no_call_of_another() {
+    let (binding, owned) = worker(class!());
+    let work = owned.handle();
+    let next = || in_mode(work, &LATER, |work| work.name());
+    // A result without a receiver.
+    drop(in_mode(work, &LATER, |_| Bomb));
+    let first = next();
+    // A waker.
+    let mut awaited = next();
+    let waker = Waker::from(Arc::new(Alarm));
+    assert!(Pin::new(&mut awaited).poll(&mut Context::from_waker(&waker)).is_pending());
+    let second = next();
+    // A function that comes too late to be called.
+    let (soon, late) = loop {
+        let soon = Instant::now() + Duration::from_millis(1);
+        let kept = synchronous_by(work, soon, |work| {
+            let bomb = Bomb;
+            in_mode(work, &LATER, move |work| (work.name(), drop(bomb)).0)
+        });
+        if let Ok(kept) = kept {
+            break (soon, kept.value);
+        }
+    };
+    let third = next();
+    while Instant::now() < soon {
+        thread::yield_now();
+    }
+    binding.go_on();
+    assert_eq!([first, awaited, second, third].map(|call| call.wait().unwrap()), [1; 4]);
+    assert_eq!(message(late.wait()), "a bomb");
 }
 
 #[test]
