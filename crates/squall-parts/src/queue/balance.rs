@@ -87,8 +87,8 @@ impl<T> Client<'_, T> {
 
     /// Returns the next neighbour in turn.
     fn neighbour(&self) -> Option<&Place<T>> {
+        let number = self.number();
         let joined = self.queue.joined();
-        let number = self.place.number;
         let turn = || self.place.own.next_turn();
         let next = match self.queue.attributes.topology() {
             _ if joined < 2 => return None,

@@ -24,8 +24,11 @@
 //!   says so. The argument is that of I4. Being done is stable if only clients with an unfinished element
 //!   put.
 //!
-//! Places join under a lock and never leave. A reader that misses a place reads a removal count of 0 for it,
-//! and then its arrivals: the sums differ, or the place had no arrival at t.
+//! Places join under a lock and never leave. A client that no object keeps joins when it is made. That of a
+//! [`Member`] joins before its place's heaps get their first memory, before it looks through the heaps of
+//! others, and before it finishes an element. Until then its heaps are empty and full at once, so a call
+//! takes the slow path, which joins. A reader that misses a place reads a removal count of 0 for it, and then
+//! its arrivals: the sums differ, or the place had no arrival at t.
 //!
 //! A put by a thread counts for those that can know of it. A program that infers the end of a put only from a
 //! store that it did not see must order that itself, with a fence or a lock.
@@ -167,12 +170,14 @@ impl<T> Queue<T> {
         self.client(if place < self.places.len() { place } else { place % self.places.len() })
     }
 
-    /// Returns the client of a place, for an object that keeps both.
+    /// Returns the client of a place, for an object that keeps both. The place joins when its client first
+    /// puts into, gets from or looks through its heaps, or finishes an element. So a client that only reads
+    /// lengths is no neighbour of others.
     ///
     /// # Panics
     /// If the queue has no such place.
     pub fn member(self: &StdArc<Self>, place: usize) -> Member<T> {
-        Member { queue: self.clone(), place: self.place(place).clone() }
+        Member { queue: self.clone(), place: self.make_place(place).clone() }
     }
 
     /// Returns the client of a place, or that of the calling thread's VP.
@@ -213,36 +218,48 @@ impl<T> Queue<T> {
         Client { queue: self, place: self.place(place) }
     }
 
+    /// Returns a place that has joined.
     #[inline]
     fn place(&self, index: usize) -> &StdArc<Place<T>> {
         match self.places.get(index).and_then(OnceLock::get) {
-            Some(place) => place,
-            None => self.join(index),
+            Some(place) if place.number().is_some() => place,
+            _ => {
+                let place = self.make_place(index);
+                self.join(place);
+                place
+            }
         }
     }
 
+    /// Returns a place that may join later.
     #[cold]
-    fn join(&self, index: usize) -> &StdArc<Place<T>> {
+    fn make_place(&self, index: usize) -> &StdArc<Place<T>> {
         let places = self.places.len();
         assert!(index < places, "the queue has {places} places for clients; {index} is none of them");
-        let growth = lock(&self.growth, "the list of a queue's places");
-        let place = self.places[index].get_or_init(|| {
-            let number = self.joined.read_own();
-            self.order[number].store(index, Ordering::Relaxed);
-            let place = StdArc::new(Place::new(index, number));
-            // Release: pairs with the Acquire of `joined`. The number counts before a client can use the
-            // place: an element there is in the sums of each client that can know of it. No model shows
-            // this, because loom does not see the steps of a `OnceLock`.
-            self.joined.store(number + 1, Ordering::Release);
-            place
-        });
-        drop(growth);
-        place
+        self.places[index].get_or_init(|| StdArc::new(Place::new(index)))
     }
 
-    /// Returns the number of places that joined.
+    /// Has a place join, unless it did, and returns its number.
+    #[cold]
+    fn join(&self, place: &Place<T>) -> usize {
+        let growth = lock(&self.growth, "the list of a queue's places");
+        let number = place.number().unwrap_or_else(|| {
+            let number = self.joined.read_own();
+            self.order[number].store(place.index, Ordering::Relaxed);
+            // Release: pairs with the Acquire of `joined`. The number counts before a client can use the
+            // heaps of the place: an element there is in the sums of each client that can know of it. No
+            // model shows this, because loom does not see the steps of a `OnceLock`.
+            self.joined.store(number + 1, Ordering::Release);
+            place.set_number(number);
+            number
+        });
+        drop(growth);
+        number
+    }
+
+    /// Returns the number of places that joined: those that clients have used.
     #[inline]
-    fn joined(&self) -> usize {
+    pub fn joined(&self) -> usize {
         // Acquire: pairs with the Release of `join`.
         self.joined.load(Ordering::Acquire)
     }
@@ -417,7 +434,9 @@ impl<T> Queue<T> {
     /// Returns the counts of rare steps so far.
     pub fn counts(&self) -> Counts {
         let mut sums = Counts::default();
-        self.joined_places().for_each(|place| place.own.counts.add_to(&mut sums));
+        // A place that has not joined has counts, too: of gets from the heap of the strict form.
+        let places = self.places.iter().filter_map(OnceLock::get);
+        places.for_each(|place| place.own.counts.add_to(&mut sums));
         sums
     }
 
@@ -525,6 +544,9 @@ impl<'a, T> Client<'a, T> {
             }
             if Fragment::is_full(&heap) {
                 drop(heap);
+                if state.form() != Form::Strict {
+                    self.number();
+                }
                 fragment.grow(1);
                 // Another thread may have closed the queue, or filled the heap.
                 value = match self.put_again(fragment, before.form(), priority, value) {
@@ -588,6 +610,8 @@ impl<'a, T> Client<'a, T> {
     /// A locked instruction on a line of the place. While clients wait, also a look at all counts.
     #[inline]
     pub fn finish(&self, count: usize) {
+        // The sum of finished elements is that of the places that joined.
+        self.number();
         self.place.own.finish(count as u64);
         self.queue.after_end();
     }
@@ -632,6 +656,7 @@ impl<'a, T> Client<'a, T> {
     #[cold]
     #[inline(never)]
     fn get_anywhere(&self, removal: Removal) -> Option<(u64, T)> {
+        self.number();
         let mut round = 0;
         loop {
             let (arrived, removed) = self.queue.totals();
@@ -691,9 +716,16 @@ impl<'a, T> Client<'a, T> {
 
     /// Returns all fragments, beginning with those of the client's place.
     fn fragments_from_here(&self) -> impl Iterator<Item = &Fragment<T>> {
-        let (queue, joined, number) = (self.queue, self.queue.joined(), self.place.number);
+        let (queue, number) = (self.queue, self.number());
+        let joined = queue.joined();
         let places = (0..joined).filter_map(move |step| queue.joined_place((number + step) % joined));
         places.flat_map(|place| &place.fragments).chain(std::iter::once(&*queue.center))
+    }
+
+    /// Returns the number of the client's place, which joins if it has not yet.
+    #[inline]
+    fn number(&self) -> usize {
+        self.place.number().unwrap_or_else(|| self.queue.join(self.place))
     }
 
     /// Returns the queue.

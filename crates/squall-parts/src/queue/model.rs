@@ -2,7 +2,7 @@
 
 #[cfg(loom)]
 use super::sites;
-use super::{Closed, End, Form, Insertion, Queue, Wait, WaitTaken, WhichPriority};
+use super::{Client, Closed, End, Form, Insertion, Queue, Wait, WaitTaken, WhichPriority};
 use squall_sys::sync::{Arc, StdArc, thread};
 use std::future::Future;
 use std::pin::Pin;
@@ -127,6 +127,30 @@ fn late() {
     put(&queue, 0, 1);
     let other = thread(&queue, |queue| {
         put(queue, 1, 2);
+        get(queue, 0)
+    });
+    let got = get(&queue, 0);
+    assert!(got.is_some(), "empty, although an element was there all the time");
+    assert!(other.join().unwrap().is_none_or(|it| Some(it) != got));
+}
+
+/// A client of an object's representative joins with its first put, while the form becomes strict.
+fn joins_while_reformed() {
+    let queue = Arc::new(Queue::make(Form::Local, 2));
+    put(&queue, 0, 2);
+    let other = thread(&queue, |queue| queue.set_form(Form::Strict));
+    Client { queue: &queue, place: queue.make_place(1) }.put(1, 1).unwrap();
+    other.join().unwrap();
+    assert_eq!([get(&queue, 0), get(&queue, 0), get(&queue, 0)], [Some(1), Some(2), None]);
+}
+
+/// Such a client joins with its first put, and a get elsewhere finds the element.
+fn joins_late() {
+    let queue = Arc::new(Queue::make(Form::Local, 2));
+    put(&queue, 0, 1);
+    let other = thread(&queue, |queue| {
+        let client = Client { queue, place: queue.make_place(1) };
+        client.put(2, 2).unwrap();
         get(queue, 0)
     });
     let got = get(&queue, 0);
@@ -397,7 +421,7 @@ fn works_to_the_end() {
 /// Makes a test of each model, which must hold.
 use squall_sys::models;
 models! { within 2:
-    never_empty never_empty_relaxed looks_filled in_transit balanced_put late
+    never_empty never_empty_relaxed looks_filled in_transit balanced_put late joins_late joins_while_reformed
     put_while_reformed get_while_reformed balanced_while_reformed put_while_reordered
     closed_strict closed_relaxed closed_local close_is_seen put_while_drained
     waits_strict waits_relaxed waits_local passes_on polled_again

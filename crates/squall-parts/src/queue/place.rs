@@ -8,8 +8,8 @@ use squall_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// One place's part of a queue.
 pub(super) struct Place<T> {
     pub(super) index: usize,
-    /// Number in the order in which the places joined.
-    pub(super) number: usize,
+    /// Number in the order in which the places joined, plus 1; 0 before.
+    number: AtomicUsize,
     pub(super) fragments: [Fragment<T>; 2],
     pub(super) own: CachePadded<Own>,
 }
@@ -77,10 +77,10 @@ impl Elsewhere {
 }
 
 impl<T> Place<T> {
-    pub(super) fn new(index: usize, number: usize) -> Place<T> {
+    pub(super) fn new(index: usize) -> Place<T> {
         Place {
             index,
-            number,
+            number: AtomicUsize::new(0),
             fragments: [Fragment::new(), Fragment::new()],
             own: CachePadded::new(Own {
                 finished: AtomicU64::new(0),
@@ -91,6 +91,20 @@ impl<T> Place<T> {
                 counts: OwnCounts::default(),
             }),
         }
+    }
+
+    /// Returns the number in the order in which the places joined, if this one has.
+    #[inline]
+    pub(super) fn number(&self) -> Option<usize> {
+        // Acquire: pairs with the Release of `set_number`. A client that uses the number finds it below the
+        // number of places that joined.
+        self.number.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// Stores the number, after the place has joined. The caller holds the lock of the list of places.
+    pub(super) fn set_number(&self, number: usize) {
+        // Release: pairs with the Acquire of `number`.
+        self.number.store(number + 1, Ordering::Release);
     }
 
     /// Returns the fragment of the local form.

@@ -87,11 +87,12 @@ impl<T> Client<'_, T> {
 
     /// Compares the client's own heaps with a random one of another client.
     fn look_elsewhere(&self, key: u64) -> Option<&Fragment<T>> {
-        let (own, joined) = (&self.place.own, self.queue.joined());
+        let (own, number) = (&self.place.own, self.number());
+        let joined = self.queue.joined();
         if joined < 2 {
             return None;
         }
-        let number = (2 * self.place.number + 2 + own.random_below(2 * (joined - 1))) % (2 * joined);
+        let number = (2 * number + 2 + own.random_below(2 * (joined - 1))) % (2 * joined);
         let other = self.numbered(number);
         let patience = if key == NO_KEY { 1 } else { PATIENCE };
         let stays =

@@ -202,3 +202,46 @@ fn the_relaxed_form_returns_one_of_the_first_elements() {
         );
     }
 }
+
+#[test]
+fn kt_13_a_member_is_a_neighbour_once_it_puts_gets_or_finishes() {
+    for form in Form::ALL {
+        let queue = StdArc::new(Queue::with_places(form, 8));
+        let members: Vec<Member<u64>> = (0..8).map(|place| queue.member(place)).collect();
+        for member in &members {
+            let client = member.client();
+            assert!(queue.is_empty() && queue.is_done() && client.is_empty());
+            assert_eq!((queue.first_priority(), queue.counts()), (None, Counts::default()));
+        }
+        assert_eq!(queue.joined(), 0, "{form:?}");
+        members[5].client().put(1, 1).unwrap();
+        assert_eq!(members[2].client().take_raw(), Some((1, 1)));
+        assert!(!queue.is_done());
+        members[3].client().finish(1);
+        assert!(queue.is_done());
+        assert_eq!((members[4].client().get(), queue.counts().dry), (None, 1));
+        let order: Vec<usize> = queue.joined_places().map(|place| place.index).collect();
+        assert_eq!(order, if form == Form::Strict { vec![3] } else { vec![5, 2, 3, 4] });
+        // The client of a place that a member has made joins, too.
+        queue.client(7);
+        assert_eq!(queue.joined_places().last().map(|place| place.index), Some(7));
+        members[6].client().put(2, 2).unwrap();
+        assert_eq!(queue.client(0).get(), Some((2, 2)));
+    }
+}
+
+#[test]
+fn elements_without_a_place_are_found_in_each_form() {
+    let queue = StdArc::new(Queue::with_places(Form::Strict, 4));
+    let members: Vec<Member<u64>> = (0..4).map(|place| queue.member(place)).collect();
+    (0..100).for_each(|n| members[0].client().put(n, n).unwrap());
+    for (form, turn) in
+        [Form::Relaxed, Form::Local, Form::Strict, Form::Local, Form::Relaxed].into_iter().zip(1..)
+    {
+        queue.set_form(form);
+        for member in members.iter().cycle().take(10) {
+            assert!(member.client().get().is_some());
+        }
+        assert_eq!(queue.len(), 100 - 10 * turn);
+    }
+}
