@@ -1,6 +1,6 @@
 //! `QueueExt`: the methods of a queue that put, get, take and wait, on its handle.
 
-use squall_core::{CallError, Handle};
+use squall_core::{CallError, CallErrorKind, Handle};
 use squall_parts::queue::{self as parts, Attributes, Wait, WaitTaken};
 use std::future::Future;
 use std::sync::Arc;
@@ -305,12 +305,16 @@ fn refuse<T>(error: CallError, priority: u64, slot: Option<T>) -> Result<(), Put
 }
 
 /// Finishes an element that was taken from the contents of this number. If the object was destroyed, no
-/// client needs to know.
+/// client needs to know. A thread that moves state for a swap must not wait for the object: the element is
+/// then finished later, on this thread or the reclaimer thread.
 #[inline]
 pub(super) fn finish<T: Send + 'static>(queue: Handle<dyn Queue<T>>, number: u64) {
-    let finish = Checked(FinishOne(number));
-    // An error means that no client of this process waits for the end.
-    let _ended = queue.__call_action("finish_one_unarbitrated", finish, returns_in!("finish"));
+    let action = Checked(FinishOne(number));
+    let result = queue.__call_action("finish_one_unarbitrated", action, returns_in!("finish"));
+    // Another error means that no client of this process waits for the end.
+    if result.is_err_and(|error| error.reason() == CallErrorKind::InTransfer) {
+        squall_rcu::defer(move || finish(queue, number));
+    }
 }
 
 /// The place where a call waits.

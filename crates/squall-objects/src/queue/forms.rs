@@ -7,21 +7,25 @@
 //! - I1. The roots that an object has had share its [`Elements`]. The drop of the last one ends all waits.
 //! - I2. The queue has the form of the representative that a call found. A root sets the form when it makes a
 //!   representative, and makes one only while it serves: a swap that is rolled back changes no form. Calls of
-//!   the earlier root were over before.
+//!   the earlier root were over before. The earlier root learns that its elements have moved, and sets the
+//!   form in advance, so that no call has to.
 //! - I3. The view of a representative is a client that any thread may use. In an adaptive queue, callers use
 //!   it only on the representative's VP, so that the representative sees the other calls (`Local::note`).
 //! - I4. Each [`Elements`] has a number of its own in the process. An element that was taken is finished only
 //!   where it was taken: not in the elements that replaced them by a swap without state.
+//! - I5. The roots that share elements have turns, which grow. The form is that of the greatest turn of which
+//!   a root has served. A root that learns late of its successor cannot undo the form of a later one.
 //!
-//! Cost: the call that makes the first representative after a swap moves all elements.
+//! Cost: the thread that swaps moves all elements, outside operations. Calls that come first do it, or wait.
 
 use squall_adapt::family::is_reading;
 use squall_core::swap::{Format, RootFormats};
 use squall_core::{Cleanup, Handle, Miss, MissAnswer, RepContext, Root, class_of};
 use squall_machine::{Cluster, Vp, machine};
 use squall_parts::queue::{self as parts, Attributes, Client, Counts, Form, Member, Rejected, WhichPriority};
+use squall_sys::sync::lock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::actions::{is_large, put};
 use super::policy::{ALARM, post};
@@ -33,6 +37,27 @@ struct Elements<T> {
     /// I4.
     number: u64,
     allows_local: AtomicBool,
+    turns: Mutex<Turns>,
+}
+
+/// Turns of the roots that share elements (I5). The first root has turn 0.
+#[derive(Default)]
+struct Turns {
+    /// Greatest turn that was given to a root.
+    last: u64,
+    /// Turn of the root whose form the queue has.
+    formed: u64,
+    /// The latest replacement that took the elements over, which may not serve yet.
+    coming: Option<Coming>,
+}
+
+/// A replacement that took elements over.
+#[derive(Clone, Copy)]
+struct Coming {
+    /// Turn of the root from which it did.
+    from: u64,
+    turn: u64,
+    form: Form,
 }
 
 impl<T> Elements<T> {
@@ -40,7 +65,46 @@ impl<T> Elements<T> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         // Relaxed: each value goes to one caller.
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        Elements { queue: Arc::new(parts::Queue::new(form)), number, allows_local: AtomicBool::new(false) }
+        let queue = Arc::new(parts::Queue::new(form));
+        Elements { queue, number, allows_local: AtomicBool::new(false), turns: Mutex::default() }
+    }
+
+    /// Gives a turn to a replacement of this form that takes the elements over.
+    fn take_over(&self, from: u64, form: Form) -> u64 {
+        let mut turns = lock(&self.turns, "the turns of a queue's forms");
+        turns.last += 1;
+        turns.coming = Some(Coming { from, turn: turns.last, form });
+        turns.last
+    }
+
+    /// Gives the queue the form of a root that serves. Other calls of this function wait meanwhile, so that
+    /// none goes on in another form.
+    fn set_form(&self, turn: u64, form: Form, home: Vp) {
+        let mut turns = lock(&self.turns, "the turns of a queue's forms");
+        self.set_form_locked(&mut turns, turn, form, home);
+    }
+
+    /// Gives the queue the form of the root that took the elements over from the one with this turn, if that
+    /// is the latest one.
+    fn set_form_after(&self, from: u64, home: Vp) {
+        let mut turns = lock(&self.turns, "the turns of a queue's forms");
+        if let Some(Coming { turn, form, .. }) = turns.coming.filter(|coming| coming.from == from) {
+            self.set_form_locked(&mut turns, turn, form, home);
+        }
+    }
+
+    fn set_form_locked(&self, turns: &mut Turns, turn: u64, form: Form, home: Vp) {
+        if turn <= turns.formed {
+            return;
+        }
+        if self.queue.form() != form {
+            if form != Form::Strict && self.queue.joined() == 0 && !self.queue.is_empty() {
+                // Elements go to the heaps of places that have joined.
+                self.queue.client(home.index());
+            }
+            self.queue.set_form(form);
+        }
+        turns.formed = turn;
     }
 }
 
@@ -64,14 +128,24 @@ impl<T> Contents<T> {
 }
 
 /// State that a swap moves.
-struct Moved<T>(Arc<Elements<T>>);
+struct Moved<T> {
+    elements: Arc<Elements<T>>,
+    /// Turn of the root that had them.
+    from: u64,
+}
 
 impl<T: Send + 'static> Format for Moved<T> {}
+
+/// The elements of a root, and its turn.
+struct Share<T> {
+    elements: Arc<Elements<T>>,
+    turn: u64,
+}
 
 /// Root. `ADAPTS`: its sensors post to the policy. `FORM`: index in [`Form::ALL`].
 pub(super) struct Forms<T: Send + 'static, const ADAPTS: bool, const FORM: usize> {
     /// Empty in a replacement, until a swap moves the state in.
-    elements: OnceLock<Arc<Elements<T>>>,
+    share: OnceLock<Share<T>>,
     /// Handle of the object, set when the first representative is made.
     handle: OnceLock<Handle<dyn Queue<T>>>,
     /// In the strict form all callers use the place of this VP.
@@ -83,12 +157,12 @@ impl<T: Send + 'static, const ADAPTS: bool, const FORM: usize> Forms<T, ADAPTS, 
     const IS_WIDE: bool = FORM != STRICT_FORM;
 
     pub(super) fn new(home: Vp) -> Forms<T, ADAPTS, FORM> {
-        Forms { elements: OnceLock::new(), handle: OnceLock::new(), home }
+        Forms { share: OnceLock::new(), handle: OnceLock::new(), home }
     }
 
-    /// Returns the elements. Without state from a swap it makes an empty queue.
-    fn elements(&self) -> &Arc<Elements<T>> {
-        self.elements.get_or_init(|| Arc::new(Elements::new(Form::ALL[FORM])))
+    /// Returns the elements and the turn. Without state from a swap it makes an empty queue.
+    fn share(&self) -> &Share<T> {
+        self.share.get_or_init(|| Share { elements: Arc::new(Elements::new(Form::ALL[FORM])), turn: 0 })
     }
 }
 
@@ -114,16 +188,12 @@ impl<T: Send + 'static, const ADAPTS: bool, const FORM: usize> Root for Forms<T,
     fn make_rep(&self, at: RepContext<Self>) -> Local<T, ADAPTS, FORM> {
         self.handle.get_or_init(|| at.handle());
         let vp = if Self::IS_WIDE { at.vp() } else { self.home };
-        let elements = self.elements().clone();
-        let member = elements.queue.member(vp.index());
-        let form = Form::ALL[FORM];
-        // I2. The place has joined, so elements move to its heaps too.
-        if elements.queue.form() != form {
-            elements.queue.set_form(form);
-        }
+        let Share { elements, turn } = self.share();
+        // I2.
+        elements.set_form(*turn, Form::ALL[FORM], vp);
         Local {
-            member,
-            elements,
+            member: elements.queue.member(vp.index()),
+            elements: elements.clone(),
             vp,
             local: AtomicU64::new(0),
             foreign: AtomicU64::new(0),
@@ -143,22 +213,35 @@ impl<T: Send + 'static, const ADAPTS: bool, const FORM: usize> Root for Forms<T,
 
     /// Ends all waits if the object was destroyed. A swap leaves them alone.
     fn wake(&self) {
-        if let (Some(handle), Some(elements)) = (self.handle.get(), self.elements.get())
+        if let (Some(handle), Some(share)) = (self.handle.get(), self.share.get())
             && class_of(Handle::id(*handle)).is_none()
-            && !elements.queue.is_closed()
+            && !share.elements.queue.is_closed()
         {
-            elements.queue.close();
+            share.elements.queue.close();
         }
     }
 
     fn formats(formats: &mut RootFormats<'_, Self>) {
-        formats.export(|whole| Ok(Moved(whole.root().elements().clone()))).import(
-            |whole, Moved(elements): Moved<T>| {
+        formats
+            .export(|whole| {
+                let Share { elements, turn } = whole.root().share();
+                Ok(Moved { elements: elements.clone(), from: *turn })
+            })
+            .import(|whole, Moved { elements, from }: Moved<T>| {
+                let turn = elements.take_over(from, Form::ALL[FORM]);
                 let again = "the replacement already has elements; make a new one for each swap";
-                whole.root().elements.set(elements).map_err(|_| again)?;
+                whole.root().share.set(Share { elements, turn }).map_err(|_| again)?;
+                if cfg!(test) {
+                    squall_sys::pause::point("imported");
+                }
                 Ok(())
-            },
-        );
+            });
+    }
+
+    fn moved(&self) {
+        if let Some(Share { elements, turn }) = self.share.get() {
+            elements.set_form_after(*turn, self.home);
+        }
     }
 }
 
@@ -331,5 +414,137 @@ impl<T: Send + 'static, const ADAPTS: bool, const FORM: usize> Queue<T> for Loca
         if ADAPTS {
             self.at.reps().for_each(|rep| rep.alarm.store(after, Ordering::Relaxed));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::{End, QueueExt, Taken, new_local, new_relaxed, new_strict, strict};
+    use squall_core::swap::{Cancel, Replacement, State, StateFormats, Swap, swap};
+    use squall_core::{Owned, swappable};
+    use squall_macros::interface;
+    use squall_sys::pause;
+
+    fn new(form: Form) -> Replacement<dyn Queue<u64>> {
+        match form {
+            Form::Strict => new_strict(),
+            Form::Relaxed => new_relaxed(),
+            Form::Local => new_local(),
+        }
+    }
+
+    #[test]
+    fn a_swap_that_is_rolled_back_after_the_transfer_changes_no_form() {
+        for (old, next) in Form::ALL.into_iter().flat_map(|old| Form::ALL.map(|next| (old, next))) {
+            let queue = strict::<u64>();
+            let handle = queue.handle();
+            handle.put_batch((0..8).map(|n| (n, n)).collect()).unwrap();
+            swap(handle, new(old)).unwrap();
+            let taken = handle.take().unwrap();
+            let cancel = Cancel::new();
+            let hooked = pause::hook({
+                let cancel = cancel.clone();
+                move |point| {
+                    if point == "imported" {
+                        cancel.cancel();
+                    }
+                }
+            });
+            Swap::new(handle).cancel_on(&cancel).run(new(next)).expect_err("it was cancelled");
+            drop(hooked);
+            assert_eq!((handle.form(), handle.len()), (old, 7));
+            // The next swap is of no concern to the one that failed.
+            swap(handle, new(old)).unwrap();
+            assert_eq!((handle.form(), handle.is_done()), (old, false));
+            let mut got: Vec<u64> =
+                std::iter::from_fn(|| handle.get()).map(|(priority, _)| priority).collect();
+            got.push(taken.priority());
+            drop(taken);
+            got.sort_unstable();
+            assert_eq!((got, handle.is_done()), ((0..8).collect(), true));
+        }
+    }
+
+    #[interface(crate = squall_core)]
+    trait Hold: Send + Sync {
+        fn is_empty(&self) -> bool;
+    }
+
+    /// Its export drops an element that it has taken.
+    struct Holder(Mutex<Option<Taken<u64>>>);
+
+    impl Hold for Holder {
+        fn is_empty(&self) -> bool {
+            self.0.lock().unwrap().is_none()
+        }
+    }
+
+    impl State for Holder {
+        fn formats(formats: &mut StateFormats<'_, Holder>) {
+            let drop_taken = |this: &Holder| {
+                this.0.lock().unwrap().take();
+                Ok(())
+            };
+            formats.export(drop_taken).import(|_, ()| Ok(()));
+        }
+    }
+
+    #[test]
+    fn an_element_that_a_transfer_drops_while_its_queue_is_swapped_is_finished() {
+        for next in Form::ALL {
+            let queue = strict::<u64>();
+            let handle = queue.handle();
+            handle.put(1, 1).unwrap();
+            let holder: Owned<dyn Hold> = swappable(Holder(Mutex::new(handle.take())));
+            let held = holder.handle();
+            let hooked = pause::hook(move |point| {
+                if point == "imported" {
+                    let empty = || Replacement::swappable(Holder(Mutex::default()));
+                    // The drop would have waited for the swap of the queue.
+                    std::thread::spawn(move || swap(held, empty())).join().unwrap().unwrap_err();
+                }
+            });
+            swap(handle, new(next)).unwrap();
+            drop(hooked);
+            assert!(held.is_empty());
+            squall_rcu::barrier().unwrap();
+            assert_eq!((handle.is_done(), handle.take_wait().unwrap_err()), (true, End::Done));
+        }
+    }
+
+    #[test]
+    fn the_thread_that_swaps_moves_the_elements() {
+        for form in [Form::Relaxed, Form::Local] {
+            let queue = strict::<u64>();
+            let handle = queue.handle();
+            handle.put_batch((0..8).map(|n| (n, n)).collect()).unwrap();
+            let elements = handle.contents_unarbitrated().0.queue;
+            swap(handle, new(form)).unwrap();
+            assert_eq!((elements.form(), elements.len(), elements.joined()), (form, 8, 1));
+            swap(handle, new(Form::Strict)).unwrap();
+            assert_eq!((elements.form(), elements.len(), elements.joined()), (Form::Strict, 8, 1));
+        }
+    }
+
+    #[test]
+    fn a_root_that_learns_late_of_its_successor_undoes_no_later_form() {
+        let (elements, home) = (Elements::<u64>::new(Form::Strict), Vp::current());
+        let second = elements.take_over(0, Form::Relaxed);
+        assert_eq!(elements.queue.form(), Form::Strict);
+        elements.set_form(second, Form::Relaxed, home);
+        let third = elements.take_over(second, Form::Local);
+        // The first root learns of the second one while the third one may still be rolled back.
+        elements.set_form_after(0, home);
+        assert_eq!(elements.queue.form(), Form::Relaxed);
+        elements.set_form(third, Form::Local, home);
+        elements.set_form_after(0, home);
+        elements.set_form(second, Form::Relaxed, home);
+        assert_eq!(elements.queue.form(), Form::Local);
+        // After a swap that was rolled back, the next one counts.
+        elements.take_over(third, Form::Strict);
+        elements.take_over(third, Form::Relaxed);
+        elements.set_form_after(third, home);
+        assert_eq!(elements.queue.form(), Form::Relaxed);
     }
 }

@@ -73,8 +73,9 @@
 //!   if the object was destroyed.
 //!
 //! # Limits
-//! - The first call after a swap to another form moves all elements, and other calls wait for that.
-//! - Each VP that calls joins the neighbours of the local form, also if it only reads the length.
+//! - A swap to another form moves all elements after it has ended the wait of other calls. Those that put or
+//!   get then wait for the move.
+//! - Each VP that puts, gets or finishes an element is a neighbour in the local form from then on.
 //! - The relaxed form may return an element behind the first one. The local form returns the first one of
 //!   another VP only if the caller's heap is empty.
 //! - The policy of adaptive queues runs on a thread, `squall-adapt`, which the first one starts.

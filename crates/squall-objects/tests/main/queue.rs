@@ -80,12 +80,16 @@ fn kt_13_a_local_queue_balances_over_the_ring_of_its_callers() {
     let _alone = alone();
     let queue = queue::local();
     let handle = queue.handle();
+    // A VP that only reads is no place, and no element moves to it.
+    on(9, || assert_eq!((handle.len(), handle.is_empty(), handle.is_done()), (0, true, true)));
+    on(8, || handle.attributes(|attributes| assert_eq!(attributes.topology(), Topology::Ring)));
     // The places join in this order.
     (0..2).for_each(|vp| assert_eq!(on(vp, || handle.get()), None));
+    on(7, || assert_eq!(handle.first_priority(), None));
     on(0, || (1..=6).for_each(|n| handle.put(n, n).unwrap()));
     assert_eq!([on(0, || handle.get()), on(0, || handle.get())], [Some((1, 1)), Some((2, 2))]);
     assert_eq!((on(0, || handle.counts().moved), on(1, || handle.get())), (1, Some((4, 4))));
-    assert_eq!((on(0, || handle.get()), on(0, || reps(handle))), (Some((3, 3)), 2));
+    assert_eq!((on(0, || handle.get()), on(0, || reps(handle))), (Some((3, 3)), 5));
 }
 
 #[test]
