@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::io::{self, Write};
 
 use squall_sys::trace::{Kind, Role};
 
@@ -25,10 +24,7 @@ pub const BATCH_RECORDS_MAX: usize = 4096;
 /// let batch = reader.recv().expect("the subscription is open");
 /// let sum = &batch.aggregates()[0];
 /// assert_eq!((sum.count, sum.sums[0], sum.maxima[0]), (2, 42, 32));
-/// let mut json = Vec::new();
-/// batch.write_json_aggregates(&mut json)?;
-/// assert!(String::from_utf8(json)?.contains(r#""items_sum":42"#));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), monitor::MonitorError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
@@ -93,8 +89,8 @@ impl Aggregate {
         }
     }
 
-    /// Returns the name of the code at `index`, or the code itself if it has no name. Returns `None` if the
-    /// value is a quantity, or has no name.
+    /// Returns the name of the code at `index`, or the code itself if it has no name. The result is empty for
+    /// a quantity, and for a value that has no name.
     ///
     /// ```
     /// use squall::policy::monitor::{self, Kind, Object};
@@ -138,90 +134,6 @@ impl Batch {
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
-
-    /// Writes one line of text for each record, and one line with the number of lost records if there are
-    /// any.
-    ///
-    /// # Errors
-    /// Errors of the writer.
-    ///
-    /// ```
-    /// use squall::policy::monitor::{self, Kind, Object};
-    ///
-    /// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
-    /// let reader = monitor::subscribe_without_collector(16)?;
-    /// monitor::emit(&REFILL, Object::number(7), [32, 0]);
-    /// monitor::collect();
-    /// let mut text = Vec::new();
-    /// reader.recv().expect("the subscription is open").write_text(&mut text)?;
-    /// assert!(String::from_utf8(text)?.ends_with("pool.refill #7 items=32\n"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
-        for record in &self.records {
-            writeln!(out, "{record}")?;
-        }
-        if self.dropped > 0 {
-            writeln!(out, "{} records dropped", self.dropped)?;
-        }
-        Ok(())
-    }
-
-    /// Writes one JSON object per line for each record, and `{"dropped":N}` if records were lost.
-    ///
-    /// # Errors
-    /// Errors of the writer.
-    ///
-    /// ```
-    /// use squall::policy::monitor::{self, Kind, Object};
-    ///
-    /// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
-    /// let reader = monitor::subscribe_without_collector(16)?;
-    /// monitor::emit(&REFILL, Object::number(7), [32, 0]);
-    /// monitor::collect();
-    /// let mut json = Vec::new();
-    /// reader.recv().expect("the subscription is open").write_json(&mut json)?;
-    /// assert!(String::from_utf8(json)?.ends_with("\"items\":32}\n"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
-        for record in &self.records {
-            write_head(out, record.kind(), record.object())?;
-            write!(out, ",\"at_ns\":{},\"vp\":{}", record.at_ns(), record.vp().index())?;
-            write!(out, ",\"thread\":{}", record.thread())?;
-            for (index, value) in record.values().into_iter().enumerate() {
-                match record.kind().code_name(index, value) {
-                    Some(code) => write_code(out, record.kind(), index, code)?,
-                    None => write_value(out, record.kind(), index, "", value)?,
-                }
-            }
-            writeln!(out, "}}")?;
-        }
-        write_dropped(out, self.dropped)
-    }
-
-    /// Writes one JSON object per line for each aggregate, and `{"dropped":N}` if records were lost. The
-    /// names of the values are followed by `_sum` and `_max`. For an example see [`Batch`].
-    ///
-    /// # Errors
-    /// Errors of the writer.
-    pub fn write_json_aggregates(&self, out: &mut impl Write) -> io::Result<()> {
-        for one in &self.aggregates {
-            write_head(out, one.kind, one.object)?;
-            write!(out, ",\"count\":{}", one.count)?;
-            for index in 0..2 {
-                match one.code(index) {
-                    Some(code) => write_code(out, one.kind, index, &code)?,
-                    None => write_value(out, one.kind, index, "_sum", one.sums[index])?,
-                }
-            }
-            for index in (0..2).filter(|&index| one.codes[index].is_none()) {
-                write_value(out, one.kind, index, "_max", one.maxima[index])?;
-            }
-            writeln!(out, "}}")?;
-        }
-        write_dropped(out, self.dropped)
-    }
 }
 
 fn aggregate(records: &[Record]) -> Vec<Aggregate> {
@@ -240,31 +152,6 @@ fn aggregate(records: &[Record]) -> Vec<Aggregate> {
     all
 }
 
-fn write_head(out: &mut impl Write, kind: &Kind, object: Object) -> io::Result<()> {
-    // Names need no escapes (see `Kind::new`).
-    write!(out, "{{\"kind\":\"{kind}\"")?;
-    if object == Object::NONE { Ok(()) } else { write!(out, ",\"object\":\"{object}\"") }
-}
-
-fn write_value(out: &mut impl Write, kind: &Kind, index: usize, suffix: &str, value: u64) -> io::Result<()> {
-    match kind.value_names()[index] {
-        "" => Ok(()),
-        name => write!(out, ",\"{name}{suffix}\":{value}"),
-    }
-}
-
-fn write_code(out: &mut impl Write, kind: &Kind, index: usize, code: &str) -> io::Result<()> {
-    // The names of codes need no escapes either.
-    match kind.value_names()[index] {
-        "" => Ok(()),
-        name => write!(out, ",\"{name}\":\"{code}\""),
-    }
-}
-
-fn write_dropped(out: &mut impl Write, dropped: u64) -> io::Result<()> {
-    if dropped == 0 { Ok(()) } else { writeln!(out, "{{\"dropped\":{dropped}}}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,12 +165,6 @@ mod tests {
         let records =
             vec![record(&WAIT, 1, 10), record(&FAIL, 0, 3), record(&WAIT, 1, 30), record(&WAIT, 2, u64::MAX)];
         Batch::new(records, 7)
-    }
-
-    fn text(write: impl Fn(&mut Vec<u8>) -> io::Result<()>) -> String {
-        let mut out = Vec::new();
-        write(&mut out).expect("a vector takes all");
-        String::from_utf8(out).expect("it is text")
     }
 
     #[test]
@@ -305,23 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn json_lines_are_complete_and_omit_unnamed_values() {
-        let json = text(|out| batch().write_json(out));
-        let lines: Vec<&str> = json.lines().collect();
-        assert_eq!(lines.len(), 5);
-        assert!(lines[0].starts_with(r##"{"kind":"lock.wait","object":"#1","at_ns":"##), "{}", lines[0]);
-        assert!(lines[0].ends_with(r#","waited_ns":10}"#), "{}", lines[0]);
-        assert!(lines[1].starts_with(r#"{"kind":"lock.fail","at_ns":"#), "{}", lines[1]);
-        assert_eq!(lines[4], r#"{"dropped":7}"#);
-        let json = text(|out| batch().write_json_aggregates(out));
-        let first = json.lines().next();
-        let expected =
-            r##"{"kind":"lock.wait","object":"#1","count":2,"waited_ns_sum":40,"waited_ns_max":30}"##;
-        assert_eq!(first, Some(expected));
-    }
-
-    #[test]
-    fn codes_keep_aggregates_apart_and_are_shown_by_name() {
+    fn codes_keep_aggregates_apart_and_have_names() {
         static TAKE: Kind = Kind::new("lock.take", ["lock", "waited_ns"]).with_codes(0, &["plain", "biased"]);
         let record = |code, ns| Record::now(&TAKE, Object::number(1), [code, ns]);
         let batch = Batch::new(vec![record(1, 10), record(0, 5), record(1, 20), record(7, 1)], 0);
@@ -332,17 +197,5 @@ mod tests {
             (Some("7".into()), 1, [0, 1]),
         ];
         assert_eq!(found, expected);
-        let json = text(|out| batch.write_json_aggregates(out));
-        let line = r##"{"kind":"lock.take","object":"#1","count":2,"lock":"biased","waited_ns_sum":30,"waited_ns_max":20}"##;
-        assert_eq!(json.lines().next(), Some(line));
-        assert!(text(|out| batch.write_json(out)).contains(r#""lock":"plain","waited_ns":5}"#));
-        assert!(text(|out| batch.write_text(out)).contains("lock.take #1 lock=biased waited_ns=10\n"));
-    }
-
-    #[test]
-    fn text_has_a_line_for_each_record_and_one_for_lost_records() {
-        let text = text(|out| batch().write_text(out));
-        assert!(text.lines().nth(1).is_some_and(|line| line.ends_with(": lock.fail -")), "{text}");
-        assert!(text.ends_with("7 records dropped\n"), "{text}");
     }
 }

@@ -1,8 +1,8 @@
 //! Monitors. The general monitor is process-wide, so its tests take turns, and each test reads only records
 //! of its own kinds.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Barrier, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -11,10 +11,9 @@ use std::time::Duration;
 mod child;
 
 use squall_machine::asym;
-use squall_policy::monitor::sensor::{Blocked, BlockedReading, Noted, Threshold};
 use squall_policy::monitor::{
-    self, BUFFER_RECORDS, COLLECTOR_NAME, CollectorState, Kind, Object, Rate, Record, Subscription, Window,
-    collect, emit, stats, subscribe, subscribe_digest, subscribe_without_collector,
+    self, BUFFER_RECORDS, COLLECTOR_NAME, CollectorState, Kind, Object, Record, Subscription, collect, emit,
+    stats, subscribe, subscribe_digest, subscribe_without_collector,
 };
 
 use squall_sys::trace::{self, Subject};
@@ -426,121 +425,4 @@ fn closing_a_subscription_wakes_its_waiting_reader() {
         subscription.close();
         assert!(waiting.join().expect("it does not panic"));
     });
-}
-
-#[test]
-fn a_threshold_posts_exactly_once_per_arming_under_contention() {
-    const THREADS: usize = 4;
-    const ARMINGS: u32 = if cfg!(miri) { 20 } else { 2_000 };
-    const NOTES: u32 = 16;
-    let (sensor, posts) = (Threshold::new(0), AtomicU64::new(0));
-    let barrier = Barrier::new(THREADS);
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                for arming in 0..ARMINGS {
-                    if barrier.wait().is_leader() {
-                        // All threads reach it together in each arming: at the first event, the last, or in
-                        // between.
-                        sensor.rearm(1 + arming % (NOTES * THREADS as u32));
-                        posts.store(0, Ordering::Relaxed);
-                    }
-                    barrier.wait();
-                    let mine = (0..NOTES).filter(|_| sensor.note() == Noted::Post).count();
-                    posts.fetch_add(mine as u64, Ordering::Relaxed);
-                    barrier.wait();
-                    assert_eq!(posts.load(Ordering::Relaxed), 1, "arming {arming}");
-                    barrier.wait();
-                }
-            });
-        }
-    });
-}
-
-#[test]
-fn a_threshold_that_its_poster_arms_again_posts_once_for_each_arming() {
-    const THREADS: u64 = 4;
-    const NOTES: u64 = if cfg!(miri) { 100 } else { 20_000 };
-    const THRESHOLD: u64 = 8;
-    let (sensor, posts) = (Threshold::new(THRESHOLD as u32), AtomicU64::new(0));
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                for _ in 0..NOTES {
-                    if sensor.note() == Noted::Post {
-                        posts.fetch_add(1, Ordering::Relaxed);
-                        sensor.rearm(THRESHOLD as u32);
-                    }
-                }
-            });
-        }
-    });
-    // Events between a post and its arming are not counted, so there may be fewer posts, but never more.
-    let posts = posts.into_inner();
-    assert!((1..=THREADS * NOTES / THRESHOLD).contains(&posts), "{posts}");
-    let left = sensor.missing();
-    let more: Vec<Noted> = (0..THRESHOLD).map(|_| sensor.note()).collect();
-    assert_eq!(more.iter().position(|&noted| noted == Noted::Post), Some(left as usize - 1));
-}
-
-/// A gate for one thread at a time that chooses by itself how later threads wait.
-struct Gate {
-    lock: Mutex<()>,
-    is_fair: AtomicBool,
-    blocked: Blocked,
-    many: Threshold,
-    window: Window,
-    /// Time of the window. Each look takes one nanosecond.
-    clock: AtomicU64,
-}
-
-impl Gate {
-    fn enter<R>(&self, inside: impl FnOnce() -> R) -> R {
-        let _held = match self.lock.try_lock() {
-            Ok(held) => held,
-            Err(_) => {
-                let held = self.blocked.during(|| self.lock.lock().expect("nobody panics holding it"));
-                self.decide();
-                held
-            }
-        };
-        inside()
-    }
-
-    fn decide(&self) {
-        if self.many.note() == Noted::Post {
-            let share = self.look().map(|rate| rate.growth as f64 / rate.span_ns as f64);
-            self.is_fair.store(share.is_some_and(|share| share > 0.0), Ordering::Relaxed);
-        }
-    }
-
-    /// Returns the growth of the number of waits.
-    fn look(&self) -> Option<Rate> {
-        let now_ns = self.clock.fetch_add(1, Ordering::Relaxed) + 1;
-        self.window.look_at(self.blocked.reading().waits, now_ns)
-    }
-}
-
-#[test]
-fn kt_17_the_caller_itself_decides_by_sensors_beside_the_setting() {
-    let gate = Gate {
-        lock: Mutex::new(()),
-        is_fair: AtomicBool::new(false),
-        blocked: Blocked::new(),
-        many: Threshold::new(1),
-        window: Window::new(Duration::ZERO),
-        clock: AtomicU64::new(0),
-    };
-    assert_eq!(gate.look(), None);
-    gate.enter(|| ());
-    assert_eq!(gate.blocked.reading(), BlockedReading::default(), "not blocked, nothing noted");
-    assert!(!gate.is_fair.load(Ordering::Relaxed));
-    thread::scope(|scope| {
-        let inside = gate.lock.lock().expect("nobody panics holding it");
-        let waiter = scope.spawn(|| gate.enter(|| gate.is_fair.load(Ordering::Relaxed)));
-        until(|| gate.blocked.reading().waiting == 1);
-        drop(inside);
-        assert!(waiter.join().expect("it does not panic"), "it was decided before the call went on");
-    });
-    assert_eq!(gate.blocked.reading().waits, 1);
 }

@@ -7,8 +7,9 @@
 //!
 //! `squall-general` writes a record into the thread's buffer; `squall-off` tries to, without a subscriber.
 //! The rivals put records of equal size, with the time, into one bounded buffer for all threads. The threads
-//! themselves empty the buffers outside the measured time, before they are full. `squall-in-object` notes the
-//! fact in sensors shared by all threads, next to a setting, and changes the setting after each 64 facts.
+//! themselves empty the buffers outside the measured time, before they are full. `squall-in-object` takes and
+//! leaves a configurable lock, which notes each wait in its own monitor. After each 64 sections the thread
+//! that left the lock reads the monitor and sets an attribute of the lock.
 //!
 //! - I1. Records are read as they were written: a lost or doubled record ends the run with an error.
 
@@ -18,10 +19,8 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use squall::policy::monitor::sensor::{Count, Noted, Threshold};
-use squall::policy::monitor::{
-    self, CollectorState, Kind, Object, Record, Subscription, Window, collect, now_ns,
-};
+use squall::lock::{ConfigurableLock, Waiting};
+use squall::policy::monitor::{self, CollectorState, Kind, Object, Record, Subscription, collect, now_ns};
 
 use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, SliceEnd, Spec, Subject, Worker};
 use crate::harness::quantile;
@@ -30,7 +29,7 @@ use crate::uncounted::uncounted;
 
 pub(super) static CASE: Case = Case {
     name: "monitor",
-    about: "one fact noted: for a reader elsewhere, or in sensors next to the setting they control",
+    about: "one fact noted: for a reader elsewhere, or by a lock with a monitor of its own",
     variants: &[PLAIN],
     subjects: &[
         Spec::ours("squall-general", logging::<General>()),
@@ -184,37 +183,19 @@ impl Log for Off {
     }
 }
 
-/// `squall-in-object`: sensors and a setting.
-struct InObject {
-    /// The setting that the sensors control.
-    spins_max: AtomicU32,
-    failed: Count,
-    many: Threshold,
-    window: Window,
-}
+/// `squall-in-object`: a lock that monitors and configures itself. Its value counts the sections.
+struct InObject(ConfigurableLock<u64>);
 
-/// Facts between two decisions about the setting.
-const DECIDE_AFTER: u32 = 64;
-/// Facts per second above which spinning pays.
-const SPIN_FROM_PER_S: f64 = 1e6;
+/// Sections between two decisions about the attribute.
+const DECIDE_AFTER: u64 = 64;
 
 impl InObject {
-    fn new() -> InObject {
-        InObject {
-            spins_max: AtomicU32::new(0),
-            failed: Count::new(),
-            many: Threshold::new(DECIDE_AFTER),
-            window: Window::new(Duration::ZERO),
-        }
-    }
-
-    /// Reads the sensors and changes the setting.
+    /// Reads the monitor and sets the way in which threads wait.
     #[inline(never)]
     fn decide(&self) {
-        if let Some(rate) = self.window.look(self.failed.get()) {
-            self.spins_max
-                .store(if rate.per_second() > SPIN_FROM_PER_S { 100 } else { 0 }, Ordering::Relaxed);
-        }
+        let seen = self.0.monitor();
+        let spins = seen.spins_wasted <= seen.spins_used;
+        self.0.set_waiting(if spins { Waiting::SPIN_THEN_BLOCK } else { Waiting::BLOCK });
     }
 }
 
@@ -222,20 +203,23 @@ impl Log for InObject {
     const CHUNK: Option<usize> = None;
 
     fn new(_: usize) -> InObject {
-        InObject::new()
+        InObject(ConfigurableLock::new(0))
     }
 
     #[inline(always)]
     fn note(&self, _: usize, _: u64) {
-        self.failed.note(1);
-        if self.many.note() == Noted::Post {
+        let mut sections = self.0.lock();
+        *sections += 1;
+        let is_due = sections.is_multiple_of(DECIDE_AFTER);
+        drop(sections);
+        if is_due {
             self.decide();
-            self.many.rearm(DECIDE_AFTER);
         }
     }
 
+    /// Counts the sections that are missing, and waits of no section.
     fn wrong(&self, ops: u64, _: u64) -> u64 {
-        ops.abs_diff(self.failed.get())
+        ops.abs_diff(*self.0.lock()) + self.0.contended().saturating_sub(ops)
     }
 }
 
@@ -293,12 +277,8 @@ impl Parts {
                 read += batch.records().len();
             }
         }));
-        let object = InObject::new();
-        object.window.look(0);
-        self.decide_ns.push(each_ns(|_| {
-            object.failed.note(1);
-            object.decide();
-        }));
+        let object = InObject::new(1);
+        self.decide_ns.push(each_ns(|_| black_box(&object).decide()));
         let mutex = Mutex::new(0u64);
         self.mutex_ns
             .push(each_ns(|n| *black_box(&mutex).lock().expect("a thread panicked under the lock") += n));
