@@ -1,10 +1,8 @@
-//! Tests of policies, attributes, invocations and monitors through their public interfaces.
+//! Tests of policies, attributes and invocations through their public interfaces.
 
 mod attributes;
 mod fixed;
 mod invocations;
 mod kinds;
 mod modes;
-mod monitors;
 mod policies;
-mod records;
