@@ -94,7 +94,7 @@ impl<R> Invocation<R> {
 
     /// Runs the function on a thread without state for it (I4).
     fn run(&self) {
-        self.run_by(|function| squall_rcu::__run_served(function));
+        self.run_by(squall_rcu::__run_served);
     }
 
     /// Has `run` call the function, unless a party has taken it, and stores the result (I5).
