@@ -47,6 +47,7 @@ mod heap;
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
 mod place;
+mod records;
 mod relaxed;
 mod sites;
 mod state;
@@ -322,8 +323,11 @@ impl<T> Queue<T> {
     /// Closes the queue: it rejects puts from now on. Gets take the elements that are left. A wait ends once
     /// it finds the queue empty.
     pub fn close(&self) {
-        self.change(State::closed);
+        let old = self.change(State::closed);
         self.after_close();
+        if !old.is_closed() {
+            records::closed(self, || self.len());
+        }
     }
 
     /// Returns whether the queue was closed.
@@ -342,8 +346,8 @@ impl<T> Queue<T> {
         all
     }
 
-    /// Changes the state under all locks (I2).
-    fn change(&self, to: impl FnOnce(State) -> State) {
+    /// Changes the state under all locks (I2), and returns the old one.
+    fn change(&self, to: impl FnOnce(State) -> State) -> State {
         let growth = lock(&self.growth, "the list of a queue's places");
         let mut all = if sites::ALL.is_weak() { Vec::new() } else { self.lock_all() };
         let old = State::from_bits(self.state.read_own());
@@ -360,6 +364,7 @@ impl<T> Queue<T> {
         drop(all);
         drop(growth);
         drop(memory);
+        old
     }
 
     /// Puts entries into the heaps of a form. Returns memory for the caller to free.

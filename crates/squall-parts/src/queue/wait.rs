@@ -20,6 +20,7 @@
 //!
 //! Fairness: the waiter that has slept longest is woken first. Any get may take the element before it.
 
+use super::records::{Ended, waited};
 use super::{Client, Queue, sites};
 use crate::unpark::{Unpark, park_for};
 use squall_machine::asym;
@@ -28,6 +29,7 @@ use squall_sys::padded::CachePadded;
 use squall_sys::panics::end_panic;
 use squall_sys::sync::atomic::{AtomicUsize, Ordering, fence};
 use squall_sys::sync::{Mutex, lock, thread};
+use squall_sys::trace::Since;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -311,13 +313,19 @@ struct Sleep<T, B: Deref<Target = Queue<T>>> {
     at: Option<usize>,
     for_end: bool,
     ticket: Option<u64>,
+    /// Start of the first sleep, if the trace was on.
+    since: Since,
 }
 
 impl<T, B: Deref<Target = Queue<T>>> Sleep<T, B> {
+    fn new(queue: B, at: Option<usize>, for_end: bool) -> Sleep<T, B> {
+        Sleep { queue, at, for_end, ticket: None, since: Since::UNKNOWN }
+    }
+
     /// One poll. `look` returns the answer if there is one.
     fn step<R>(&mut self, waker: &Waker, look: impl Fn(Client<'_, T>) -> Option<R>) -> Poll<R> {
         if let Some(answer) = look(self.queue.client_at(self.at)) {
-            self.leave();
+            self.leave(Ended::Answered);
             return Poll::Ready(answer);
         }
         assert!(!forked(), "a wait for an element of a queue would never end in the child of a fork");
@@ -328,16 +336,19 @@ impl<T, B: Deref<Target = Queue<T>>> Sleep<T, B> {
             if !sites::RECHECK.is_weak()
                 && let Some(answer) = look(self.queue.client_at(self.at))
             {
-                self.leave();
+                self.leave(Ended::Answered);
                 return Poll::Ready(answer);
             }
         }
         self.queue.client_at(self.at).place.own.counts.sleeps.add(1);
+        if !self.since.is_known() {
+            self.since = Since::now();
+        }
         Poll::Pending
     }
 
     /// Leaves the list, and passes a wake-up on that it got (I2).
-    fn leave(&mut self) {
+    fn leave(&mut self, ended: Ended) {
         let Some(ticket) = self.ticket.take() else { return };
         if forked() {
             return;
@@ -346,6 +357,7 @@ impl<T, B: Deref<Target = Queue<T>>> Sleep<T, B> {
         if was_woken && !sites::PASS.is_weak() && self.queue.waiting() != 0 && !self.queue.is_empty() {
             self.queue.wake_one();
         }
+        waited(&*self.queue, self.since, ended);
     }
 
     /// Blocks the thread until `look` has an answer.
@@ -389,7 +401,7 @@ impl<T, B: Deref<Target = Queue<T>>> Drop for Sleep<T, B> {
         if cfg!(loom) && std::thread::panicking() {
             return;
         }
-        self.leave();
+        self.leave(Ended::GivenUp);
     }
 }
 
@@ -443,7 +455,7 @@ pub struct Wait<T, B: Deref<Target = Queue<T>>>(Sleep<T, B>);
 impl<T, B: Deref<Target = Queue<T>>> Wait<T, B> {
     /// Makes a wait. It begins with its first poll, or when it blocks.
     pub fn new(queue: B) -> Wait<T, B> {
-        Wait(Sleep { queue, at: None, for_end: false, ticket: None })
+        Wait(Sleep::new(queue, None, false))
     }
 
     /// Makes a wait of the client of a place.
@@ -451,7 +463,7 @@ impl<T, B: Deref<Target = Queue<T>>> Wait<T, B> {
     /// # Panics
     /// If the queue has no such place: in the first poll.
     pub fn at(queue: B, place: usize) -> Wait<T, B> {
-        Wait(Sleep { queue, at: Some(place), for_end: false, ticket: None })
+        Wait(Sleep::new(queue, Some(place), false))
     }
 
     /// Blocks the thread until there is an element.
@@ -503,7 +515,7 @@ pub struct WaitTaken<T, B: Deref<Target = Queue<T>>>(Sleep<T, B>);
 impl<T, B: Deref<Target = Queue<T>>> WaitTaken<T, B> {
     /// Makes a wait. It begins with its first poll, or when it blocks.
     pub fn new(queue: B) -> WaitTaken<T, B> {
-        WaitTaken(Sleep { queue, at: None, for_end: true, ticket: None })
+        WaitTaken(Sleep::new(queue, None, true))
     }
 
     /// Makes a wait of the client of a place.
@@ -511,7 +523,7 @@ impl<T, B: Deref<Target = Queue<T>>> WaitTaken<T, B> {
     /// # Panics
     /// If the queue has no such place: in the first poll.
     pub fn at(queue: B, place: usize) -> WaitTaken<T, B> {
-        WaitTaken(Sleep { queue, at: Some(place), for_end: true, ticket: None })
+        WaitTaken(Sleep::new(queue, Some(place), true))
     }
 
     /// Blocks the thread until there is an element, or the end.

@@ -7,8 +7,9 @@
 //! of its own beside its attributes, and `squall::objects::lock` decides by it.
 //!
 //! Squall's own slow paths emit records, too: locks (`lock.wait`, `lock.give_up`, `lock.sleep`,
-//! `lock.revoke`), gates (`gate.close`, `gate.drained`, `gate.open`), swaps (`swap.begin`, `swap.phase`,
-//! `swap.end`), and the engine (`engine.decision`, `engine.mode`). Free locks and open gates emit no record.
+//! `lock.revoke`), gates (`gate.close`, `gate.drained`, `gate.open`), queues (`queue.wait`, `queue.close`),
+//! swaps (`swap.begin`, `swap.phase`, `swap.end`), and the engine (`engine.decision`, `engine.mode`). Free
+//! locks, open gates, and queues with elements emit no record.
 //! A thread may hold locks when it emits, and its first record allocates. So a global allocator must not
 //! take Squall's locks.
 //!
