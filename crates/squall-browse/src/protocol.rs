@@ -255,8 +255,8 @@ pub enum Request {
         /// Span of the count; at most [`SAMPLE_MS_MAX`].
         span_ms: u64,
     },
-    /// Sums the records of locks, gates, swaps, the engine and the program since the previous such request of
-    /// this connection. Answered with [`RecordsView`]. The first request begins the recording.
+    /// Sums the records of locks, gates, queues, swaps, the engine and the program since the previous such
+    /// request of this connection. Answered with [`RecordsView`]. The first request begins the recording.
     Records {
         /// The client asks again within this time; at most [`RECORDS_MS_MAX`]. Otherwise the recording ends.
         within_ms: u64,

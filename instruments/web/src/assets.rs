@@ -9,7 +9,7 @@ pub(crate) struct Asset {
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-static ASSETS: [Asset; 11] = [
+static ASSETS: [Asset; 12] = [
     Asset { name: "", media_type: "text/html; charset=utf-8", text: include_str!("assets/index.html") },
     Asset {
         name: "style.css",
@@ -22,6 +22,7 @@ static ASSETS: [Asset; 11] = [
     Asset { name: "curves.js", media_type: SCRIPT, text: include_str!("assets/curves.js") },
     Asset { name: "fleet.js", media_type: SCRIPT, text: include_str!("assets/fleet.js") },
     Asset { name: "log.js", media_type: SCRIPT, text: include_str!("assets/log.js") },
+    Asset { name: "records.js", media_type: SCRIPT, text: include_str!("assets/records.js") },
     Asset { name: "part.js", media_type: SCRIPT, text: include_str!("assets/part.js") },
     Asset { name: "topology.js", media_type: SCRIPT, text: include_str!("assets/topology.js") },
     Asset { name: "text.js", media_type: SCRIPT, text: include_str!("assets/text.js") },

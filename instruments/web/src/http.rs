@@ -34,6 +34,10 @@ const PAGE_INTERVAL_MAX: Duration = Duration::from_secs(2);
 const COUNTED_MAX: usize = 8;
 const COUNT_MS: u64 = 20;
 
+/// Time for which the program records after a request for records, in milliseconds. A page that shows them
+/// asks again earlier.
+const RECORDS_MS: u64 = 10_000;
+
 /// Largest number of decisions, of swaps and of changes in the view of the whole program.
 const LOG_MAX: usize = 200;
 
@@ -111,6 +115,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/{token}/program", get(program))
         .route("/{token}/log", get(log))
         .route("/{token}/memory", get(memory))
+        .route("/{token}/records", get(records))
         .route("/{token}/fleet", get(fleet))
         .route("/{token}/fleet/{node}/leave", post(leave))
         .route("/{token}/rows/{page}/{since}", get(rows))
@@ -342,6 +347,21 @@ async fn log(State(shared): Site) -> Result<Response, Failed> {
 /// Returns the statistics of the locality allocator.
 async fn memory(State(shared): Site) -> Result<Response, Failed> {
     read(&shared, |client| Ok(json!({ "memory": or_default(client.memory())?, "now_ms": now_ms() }))).await
+}
+
+/// Returns the sums of the program's records since the latest request of any page for them. The first request
+/// begins the recording. It ends when no page asks any more.
+async fn records(State(shared): Site) -> Result<Response, Failed> {
+    read(&shared, |client| {
+        let (records, why) = match client.records(RECORDS_MS) {
+            Ok(records) => (Some(records), None),
+            // The program has no monitor, or an older version of Squall.
+            Err(error) if error.is_refusal() => (None, Some(error.to_string())),
+            Err(error) => return Err(error),
+        };
+        Ok(json!({ "records": records, "why": why, "now_ms": now_ms() }))
+    })
+    .await
 }
 
 /// Returns the members of pools and the nodes of the program, each node with its group. Nodes of one group

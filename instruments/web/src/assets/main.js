@@ -4,6 +4,7 @@ import { FleetView } from "./fleet.js";
 import { List } from "./list.js";
 import { LogView, MemoryView } from "./log.js";
 import { ObjectPage } from "./object.js";
+import { RecordsView } from "./records.js";
 import { element, shown, span } from "./text.js";
 import { write } from "./part.js";
 
@@ -78,12 +79,12 @@ async function act(verb, what, question, path, body) {
 const site = { ask, act, tell, program: null, allFrozen: false, hasEnded: false, isPaused: false };
 const list = new List(site);
 site.rowOf = id => list.rows.get(id);
-const views = { list, object: new ObjectPage(site), log: new LogView(site), fleet: new FleetView(site),
-  memory: new MemoryView(site) };
+const views = { list, object: new ObjectPage(site), log: new LogView(site), records: new RecordsView(site),
+  fleet: new FleetView(site), memory: new MemoryView(site) };
 const { object } = views;
 let view = list;
 
-/** Shows the view that the address names after the hash sign: an object's id, `log`, `fleet`, `memory`, or nothing for the list. */
+/** Shows the view that the address names after the hash sign: an object's id, `log`, `records`, `fleet`, `memory`, or nothing for the list. */
 function route() {
   // An id has no characters that the address escapes.
   const name = location.hash.slice(1);

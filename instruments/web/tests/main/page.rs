@@ -659,6 +659,43 @@ fn a_read_only_page_lets_no_member_leave() {
 }
 
 #[test]
+fn the_records_of_a_program_are_shown_while_their_view_is_open() {
+    let program = program();
+    let sums = |count: u64| {
+        json!({ "span_us": 2_000_000, "dropped": 3, "missed": 0, "sums": [
+            { "kind": "lock.wait", "object": "0x7f00d0", "name": "<b>", "count": count, "values": [
+                { "name": "lock", "code": "biased" }, { "name": "waited_ns", "sum": 5000, "max": 700 }] },
+            { "kind": "engine.mode", "object": null, "name": null, "count": 1, "values": [] },
+        ] })
+    };
+    program.state().answers.insert("records", json!({ "begins": true }));
+    let page = Page::new(program.target(), false, None);
+    with_browser(async |browser: Client| {
+        open(&browser, &page, "#records").await?;
+        wait_for(&browser, "#records", |text| text.contains("The program begins to record.")).await?;
+        program.state().answers.insert("records", sums(10));
+        let records = wait_for(&browser, "#records", |text| text.contains("lock.wait")).await?;
+        for part in [
+            "Records in the last 2.0 s; 3 dropped, 0 missed.",
+            "lock.wait lock=biased 0x7f00d0 \"<b>\" 5 waited_ns 500 waited_ns 700",
+            "engine.mode - 0.5",
+        ] {
+            assert!(records.contains(part), "{part} in {records}");
+        }
+        program.state().answers.insert("records", json!({ "span_us": 1_000_000 }));
+        wait_for(&browser, "#records", |text| text.contains("No record in the last 1.0 s")).await?;
+        // Another view asks for no records.
+        open(&browser, &page, "#memory").await?;
+        wait_for(&browser, "#memory", |text| text.contains("Machine")).await?;
+        program.requests();
+        program.state().answers.insert("memory", json!({ "mode": "restartable", "vps": [], "nodes": [] }));
+        wait_for(&browser, "#memory", |text| text.contains("restartable")).await?;
+        assert!(!program.requests().contains(&"records".to_owned()));
+        Ok(())
+    });
+}
+
+#[test]
 fn a_member_leaves_by_the_page_and_its_author_is_recorded() {
     let network = squall::fleet::LocalNetwork::new();
     let key = squall::fleet::GroupKey::random();
