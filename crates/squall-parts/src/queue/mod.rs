@@ -669,9 +669,9 @@ impl<'a, T> Client<'a, T> {
                 self.place.own.counts.dry.add(1);
                 return None;
             }
-            let best = self.fragments_from_here().min_by_key(|fragment| fragment.first());
             if self.queue.state().has_form(Form::Relaxed)
-                && let Some(found) = best.and_then(|best| self.pop(best, removal))
+                && let Some(best) = self.fragments_from_here().min_by_key(|fragment| fragment.first())
+                && let Some(found) = self.pop(best, removal)
             {
                 return Some(found);
             }
