@@ -80,8 +80,8 @@ const CALL_OVER_ARC_MAX: f64 = 25.0;
 /// name.
 const QUEUE_PART: Subject = subject("queue", "local-10k", "squall-part", Scope::Operations);
 const QUEUE_OBJECT: Subject = subject("queue", "local-10k", "squall-object", Scope::Operations);
-/// The most instructions that the object may add to a get and a put. The aim is 5 %, and 10 % are reached: 52
-/// of 525. KTK's layer adds 10 to 14 % of a search's time.
+/// The most instructions that the object may add to a get and a put. The aim is 5 %, and 11 % are reached: 53
+/// of 501. KTK's layer adds 10 to 14 % of a search's time.
 const QUEUE_OBJECT_OVER_PART_MAX: f64 = 60.0;
 
 /// All other subjects.
