@@ -97,7 +97,8 @@ fn a_waker_that_panics_harms_no_other_waiter() {
         drop(taken);
         assert_eq!((queue.waiting(), bell.0.load(SeqCst)), (0, 2), "the end wakes all");
         assert!(waits.iter_mut().all(|wait| poll(wait, &sound) == Poll::Ready(Err(End::Done))));
-        std::mem::forget(broken);
+        let panicked = catch_unwind(AssertUnwindSafe(|| drop(broken)));
+        assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"a broken drop"));
     }
 }
 
