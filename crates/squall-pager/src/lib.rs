@@ -1,0 +1,4 @@
+#![deny(unsafe_code)]
+#![doc = include_str!("../README.md")]
+
+pub mod source;
