@@ -1,4 +1,19 @@
+//! Virtual memory as clustered objects, in user space.
+//!
+//! Invariant of the crate: a page that a thread has pinned stays in memory, and its bytes change only by a
+//! thread that has pinned it for writing.
+//!
 #![deny(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
+pub mod cache;
+mod dirty;
+mod error;
+mod graves;
+mod index;
+#[allow(unsafe_code)]
+mod slot;
 pub mod source;
+
+pub use error::PageFault;
+pub use slot::{Frame, FrameMut};

@@ -1,5 +1,5 @@
-//! Memory of a queue with a million elements. Each thread counts its own allocations: the thread that runs the
-//! tests allocates too, at any time.
+//! Memory of a queue with a million elements. Each thread counts its own allocations: the thread that runs
+//! the tests allocates too, at any time.
 #![cfg(not(loom))]
 
 use squall_parts::queue::{Form, Queue};
@@ -26,7 +26,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // A thread may free what another one allocated.
+        // A thread may free a block of another thread.
         USED.set(USED.get().wrapping_sub(layout.size()));
         // SAFETY: the block came from `System.alloc` with this layout.
         unsafe { System.dealloc(block, layout) }

@@ -119,6 +119,12 @@ pub mod ship {
     pub use squall_parts::ship::*;
 }
 
+/// Virtual memory as clustered objects.
+#[cfg(feature = "pager")]
+pub mod pager {
+    pub use squall_pager::*;
+}
+
 /// Inspection and control of the objects of a running program.
 #[cfg(feature = "browse")]
 pub mod browse {

@@ -119,6 +119,10 @@ pub trait PageUser: Send + Sync {
     /// A thread that found no page calls this, inside [`PagePoolExt::get`]. So it must not wait for a lock
     /// that a thread holds while it gets a page: use `try_lock`. It may get pages, which causes no further
     /// reclamation. A panic reaches the thread that wanted a page.
+    ///
+    /// It may block, for example to write a page to a file. A thread that gets a page inside an operation
+    /// calls it there, and then it must not wait.
+    #[blocking]
     fn give_back(&self, wanted: usize) -> usize;
 }
 

@@ -1,0 +1,443 @@
+//! The part of a file cache that all forms share, and that a swap moves: everything but the index.
+
+use squall_core::{Handle, Owned};
+use squall_objects::pages::{Attachment, Page, PagePool, PagePoolExt, PageUser};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Access, Attribute, FileCache, FileCacheExt, PAGE_BYTES, Sensors};
+use crate::dirty::Ledger;
+use crate::error::PageFault;
+use crate::index::{Index, Lookup, Position};
+use crate::slot::{Dirty, Entry, Latched, Slot, Taken};
+use crate::source::{Filled, Source};
+
+/// The number of entries that an eviction looks at, for each resident page, before it gives up. The first
+/// round clears the marks of use.
+const ROUNDS: usize = 2;
+
+/// Gives pages of a cache back to its pool.
+struct Evictor(Handle<dyn FileCache>);
+
+impl PageUser for Evictor {
+    fn give_back(&self, wanted: usize) -> usize {
+        if squall_rcu::in_operation() {
+            // An eviction may wait for the file.
+            return 0;
+        }
+        // A cache that was destroyed has no pages.
+        self.0.try_evict(wanted).unwrap_or(0)
+    }
+}
+
+/// Everything but the index.
+pub(crate) struct Body {
+    /// Tells the slots of this cache from those of other caches.
+    serial: u64,
+    source: Owned<dyn Source>,
+    pool: Handle<dyn PagePool>,
+    parent: Option<Parent>,
+    /// The length of the file, in bytes.
+    bytes: AtomicU64,
+    is_frozen: AtomicBool,
+    ledger: Arc<Ledger>,
+    /// The hand of the clock.
+    hand: Mutex<Position>,
+    /// Held exclusively while the length changes, and shared while a page is written to the file.
+    length: RwLock<()>,
+    dirty_max: AtomicUsize,
+    patience_ms: AtomicUsize,
+    fills: AtomicU64,
+    evictions: AtomicU64,
+    written: AtomicU64,
+    /// Detached before the user ends.
+    attachment: OnceLock<(Attachment, Owned<dyn PageUser>)>,
+    /// The cache of this body.
+    cache: OnceLock<Handle<dyn FileCache>>,
+}
+
+/// The frozen cache of which a cache is a copy.
+struct Parent {
+    cache: Arc<Owned<dyn FileCache>>,
+    /// A bit for each page that the copy has of its own, in memory or in its source.
+    own: Box<[AtomicU64]>,
+}
+
+impl Parent {
+    fn new(cache: Arc<Owned<dyn FileCache>>, pages: u64) -> Parent {
+        Parent { cache, own: (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// Pages beyond the parent's end are the copy's own.
+    fn has_own(&self, number: u64) -> bool {
+        // Relaxed, here and below: read and written by the holder of the page's reservation alone.
+        let word = self.own.get((number / 64) as usize);
+        word.is_none_or(|word| word.load(Ordering::Relaxed) >> (number % 64) & 1 == 1)
+    }
+
+    fn set_own(&self, number: u64) {
+        if let Some(word) = self.own.get((number / 64) as usize) {
+            word.fetch_or(1 << (number % 64), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Body {
+    pub(super) fn new(
+        source: Owned<dyn Source>,
+        pool: Handle<dyn PagePool>,
+        parent: Option<Arc<Owned<dyn FileCache>>>,
+    ) -> Body {
+        static SERIALS: AtomicU64 = AtomicU64::new(0);
+        let bytes = source.len();
+        Body {
+            serial: SERIALS.fetch_add(1, Ordering::Relaxed),
+            bytes: AtomicU64::new(bytes),
+            source,
+            pool,
+            parent: parent.map(|cache| Parent::new(cache, bytes.div_ceil(PAGE_BYTES as u64))),
+            is_frozen: AtomicBool::new(false),
+            ledger: Arc::default(),
+            hand: Mutex::default(),
+            length: RwLock::default(),
+            dirty_max: AtomicUsize::new(Attribute::DirtyMax.default_value()),
+            patience_ms: AtomicUsize::new(Attribute::PatienceMs.default_value()),
+            fills: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            attachment: OnceLock::new(),
+            cache: OnceLock::new(),
+        }
+    }
+
+    /// Lets the pool ask this cache for pages.
+    pub(super) fn attach(&self, cache: Handle<dyn FileCache>) {
+        self.cache.get_or_init(|| cache);
+        let user = squall_core::shared::<dyn PageUser, _>(Evictor(cache));
+        let attachment = self.pool.attach(user.handle());
+        // Once for each cache.
+        let _ = self.attachment.set((attachment, user));
+    }
+
+    pub(super) fn source(&self) -> Handle<dyn Source> {
+        self.source.handle()
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        // Relaxed: a thread that needs an order with a change of the length waits for the change.
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn attribute(&self, attribute: Attribute) -> usize {
+        self.word(attribute).load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_attribute(&self, attribute: Attribute, value: usize) {
+        self.word(attribute).store(value, Ordering::Relaxed);
+    }
+
+    fn word(&self, attribute: Attribute) -> &AtomicUsize {
+        match attribute {
+            Attribute::DirtyMax => &self.dirty_max,
+            Attribute::PatienceMs => &self.patience_ms,
+        }
+    }
+
+    /// Returns the name of the cache for errors.
+    fn file(&self) -> Arc<str> {
+        let id = self.cache.get().map(|cache| Handle::id(*cache));
+        match id.and_then(|id| squall_core::name_of(id).map(|name| (id, name))) {
+            Some((_, name)) => name.to_string().into(),
+            None => id.map_or_else(|| "a file".into(), |id| format!("the file cache {id}").into()),
+        }
+    }
+
+    pub(super) fn freeze(&self) {
+        self.is_frozen.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn sensors(&self, resident: usize) -> Sensors {
+        Sensors {
+            resident,
+            dirty: self.ledger.count(),
+            fills: self.fills.load(Ordering::Relaxed),
+            evictions: self.evictions.load(Ordering::Relaxed),
+            written: self.written.load(Ordering::Relaxed),
+        }
+    }
+
+    fn check(&self, number: u64, access: Access) -> Result<(), PageFault> {
+        let pages = self.len().div_ceil(PAGE_BYTES as u64);
+        if number >= pages {
+            return Err(PageFault::BeyondEnd { file: self.file(), page: number, pages });
+        }
+        if access == Access::Write && self.is_frozen.load(Ordering::Relaxed) {
+            return Err(PageFault::Frozen { file: self.file() });
+        }
+        Ok(())
+    }
+
+    /// Returns the slot of a page, which this fills if it is absent. For writing, the slot belongs to this
+    /// cache. The slot may be gone when the caller looks at it.
+    pub(super) fn fault<I: Index>(
+        &self,
+        index: &I,
+        local: &I::Local,
+        number: u64,
+        access: Access,
+    ) -> Result<Arc<Slot>, PageFault> {
+        self.check(number, access)?;
+        if access == Access::Write && self.ledger.count() >= self.attribute(Attribute::DirtyMax) {
+            self.write_some(index)?;
+        }
+        loop {
+            match index.reserve(local, number, true)? {
+                Lookup::Found(slot) => match slot.try_read() {
+                    Latched::Gone => _ = index.remove(&slot),
+                    _ if access == Access::Write && slot.cache() != self.serial => {
+                        // The next attempt makes a copy.
+                        index.remove(&slot);
+                    }
+                    _ => return Ok(slot),
+                },
+                Lookup::Reserved(reserved) => match self.load(number, access) {
+                    Ok((slot, entry)) => {
+                        // If a swap has replaced the index, the next lookup finds the new one.
+                        let _ = reserved.fill(entry);
+                        // Partner: the fence in `set_len`. Either that walk finds this page, or this check
+                        // finds the new length.
+                        fence(Ordering::SeqCst);
+                        if let Err(error) = self.check(number, Access::Read) {
+                            self.cut(index, &slot);
+                            return Err(error);
+                        }
+                        return Ok(slot);
+                    }
+                    Err(error) => {
+                        reserved.fail(error.clone());
+                        return Err(error);
+                    }
+                },
+                Lookup::Busy => {}
+            }
+        }
+    }
+
+    /// Makes the contents of a page that the caller has reserved.
+    fn load(&self, number: u64, access: Access) -> Result<(Arc<Slot>, Entry), PageFault> {
+        self.fills.fetch_add(1, Ordering::Relaxed);
+        let parent = self.parent.as_ref().filter(|parent| !parent.has_own(number));
+        if let (Some(parent), Access::Read) = (parent, access) {
+            // Shared with the parent until one of the copies writes it.
+            let slot = parent.cache.fault(number, Access::Read)?.0;
+            return Ok((slot.clone(), Entry::borrower(slot)));
+        }
+        let mut memory = self.memory(number)?;
+        if let Some(parent) = parent {
+            memory.copy_from_slice(&parent.cache.pin(number)?);
+            parent.set_own(number);
+        } else if self.source.fill(number, &mut memory)? == Filled::Zeros {
+            memory.fill(0);
+        }
+        let slot = Arc::new(Slot::new(number, self.serial, self.ledger.clone(), memory));
+        Ok((slot.clone(), Entry::owner(slot)))
+    }
+
+    /// Takes a page of memory. While other threads evict or pin all pages, this tries again for a while.
+    fn memory(&self, number: u64) -> Result<Page, PageFault> {
+        let until = Instant::now() + Duration::from_millis(self.attribute(Attribute::PatienceMs) as u64);
+        let mut pause = Duration::from_micros(20);
+        loop {
+            if let Some(page) = self.pool.try_get()? {
+                return Ok(page);
+            }
+            if Instant::now() >= until {
+                let max_pages = self.pool.try_max_pages().unwrap_or(0);
+                return Err(PageFault::NoMemory { file: self.file(), page: number, max_pages });
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(1));
+        }
+    }
+
+    /// Evicts pages by the clock algorithm. Returns their number. Several threads may do so at once.
+    pub(super) fn evict<I: Index>(&self, index: &I, wanted: usize) -> usize {
+        let mut looks = index.len().saturating_mul(ROUNDS);
+        let mut freed = 0;
+        while freed < wanted && looks > 0 {
+            let found = self.next(index);
+            looks = looks.saturating_sub(found.len().max(1));
+            for slot in found {
+                if freed < wanted && slot.cache() == self.serial && self.evict_one(index, &slot) {
+                    freed += 1;
+                }
+            }
+        }
+        freed
+    }
+
+    /// Moves the hand of the clock over some slots, and returns them.
+    fn next<I: Index>(&self, index: &I) -> Vec<Arc<Slot>> {
+        let mut hand = self.hand.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = Vec::new();
+        *hand = index.visit(*hand, &mut |_, entry| found.push(entry.to_arc())).unwrap_or_default();
+        found
+    }
+
+    fn evict_one<I: Index>(&self, index: &I, slot: &Slot) -> bool {
+        if slot.take_referenced() {
+            return false;
+        }
+        let mut taken = slot.try_take(Dirty::Keep);
+        if matches!(taken, Taken::Dirty) {
+            // A page that cannot be written stays, and stays dirty.
+            if !matches!(self.try_write_back(slot), Ok(true)) {
+                return false;
+            }
+            taken = slot.try_take(Dirty::Keep);
+        }
+        let Taken::Page(page) = taken else { return false };
+        index.remove(slot);
+        self.evictions.fetch_add(1, Ordering::Relaxed);
+        drop(page);
+        true
+    }
+
+    /// Writes a dirty page to its file. Returns false if a thread writes the page, or changes the length, at
+    /// the moment. Waits for no lock, since the caller may hold them.
+    fn try_write_back(&self, slot: &Slot) -> Result<bool, PageFault> {
+        match self.length.try_read() {
+            Ok(_length) => self.write_back(slot),
+            Err(TryLockError::Poisoned(_)) => self.write_back(slot),
+            Err(TryLockError::WouldBlock) => Ok(false),
+        }
+    }
+
+    /// Called while the length does not change.
+    fn write_back(&self, slot: &Slot) -> Result<bool, PageFault> {
+        match slot.try_read() {
+            Latched::Busy => Ok(false),
+            Latched::Gone => Ok(true),
+            Latched::Frame(frame) => {
+                if slot.is_dirty() && !slot.is_cut() {
+                    self.source.write(slot.number(), &frame)?;
+                    self.written.fetch_add(1, Ordering::Relaxed);
+                    slot.set_clean();
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Writes dirty pages until a quarter of the limit is left to fill.
+    fn write_some<I: Index>(&self, index: &I) -> Result<(), PageFault> {
+        let target = self.attribute(Attribute::DirtyMax) / 4 * 3;
+        self.each(index, |slot| {
+            let goes_on = self.ledger.count() > target;
+            if goes_on && slot.is_dirty() && slot.cache() == self.serial {
+                self.try_write_back(slot)?;
+            }
+            Ok(goes_on)
+        })
+    }
+
+    /// Writes all dirty pages to the file. Waits for threads that write pages. Returns the number of pages.
+    pub(super) fn sync<I: Index>(&self, index: &I) -> Result<usize, PageFault> {
+        let (mut written, mut first) = (0, None);
+        self.each(index, |slot| {
+            while slot.is_dirty() && slot.cache() == self.serial {
+                // Wait for the writer before the lock is taken, under which it may wait itself.
+                if slot.read().is_none() {
+                    break;
+                }
+                let length = self.length.read().unwrap_or_else(PoisonError::into_inner);
+                let result = if slot.is_cut() { break } else { self.write_back(slot) };
+                drop(length);
+                match result {
+                    Ok(true) => written += 1,
+                    Ok(false) => {}
+                    // The other pages are written even if one cannot be.
+                    Err(error) => {
+                        first.get_or_insert(error);
+                        break;
+                    }
+                }
+            }
+            Ok(true)
+        })?;
+        first.map_or(Ok(()), Err)?;
+        self.source.sync()?;
+        Ok(written)
+    }
+
+    /// Calls `f` with each slot, until it returns false.
+    fn each<I: Index>(
+        &self,
+        index: &I,
+        mut f: impl FnMut(&Arc<Slot>) -> Result<bool, PageFault>,
+    ) -> Result<(), PageFault> {
+        let mut from = Some(Position::default());
+        while let Some(at) = from {
+            let mut found = Vec::new();
+            from = index.visit(at, &mut |_, entry| found.push(entry.to_arc()));
+            for slot in &found {
+                if !f(slot)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the length of the file. Pages beyond the end go, without being written.
+    pub(super) fn set_len<I: Index>(&self, index: &I, local: &I::Local, bytes: u64) -> Result<(), PageFault> {
+        let (last, within) = (bytes / PAGE_BYTES as u64, (bytes % PAGE_BYTES as u64) as usize);
+        // The rest of the last page becomes zero. The page needs memory, which is found before anything
+        // changes.
+        let mut tail = None;
+        let (_length, former) = loop {
+            while tail.is_none() && within > 0 && bytes < self.len() {
+                tail = self.fault(index, local, last, Access::Write)?.write();
+            }
+            let length = self.length.write().unwrap_or_else(PoisonError::into_inner);
+            let former = self.len();
+            if tail.is_some() || within == 0 || bytes >= former {
+                break (length, former);
+            }
+        };
+        if bytes >= former {
+            self.source.set_len(bytes)?;
+            self.bytes.store(bytes, Ordering::Relaxed);
+            return Ok(());
+        }
+        self.bytes.store(bytes, Ordering::Relaxed);
+        if let Err(error) = self.source.set_len(bytes) {
+            self.bytes.store(former, Ordering::Relaxed);
+            return Err(error.into());
+        }
+        // Partner: the fence in `fault`.
+        fence(Ordering::SeqCst);
+        let first_cut = last + u64::from(within > 0);
+        self.each(index, |slot| {
+            if slot.number() >= first_cut {
+                self.cut(index, slot);
+            }
+            Ok(true)
+        })?;
+        if let Some(parent) = &self.parent {
+            (first_cut..former.div_ceil(PAGE_BYTES as u64)).for_each(|number| parent.set_own(number));
+        }
+        if let Some(mut tail) = tail {
+            tail[within..].fill(0);
+        }
+        Ok(())
+    }
+
+    /// Removes a page beyond the end. A pin of it keeps its bytes.
+    fn cut<I: Index>(&self, index: &I, slot: &Slot) {
+        slot.set_cut();
+        index.remove(slot);
+    }
+}

@@ -1,0 +1,133 @@
+//! The object of a file cache: a body, and an index that depends on the form.
+
+use squall_core::swap::{Format, RootFormats};
+use squall_core::{Cleanup, Handle, Miss, MissAnswer, RepContext, Root};
+use squall_rcu::Guard;
+use std::sync::{Arc, OnceLock};
+
+use super::body::Body;
+use super::{Access, Attribute, FileCache, Located, Resident, Sensors};
+use crate::error::PageFault;
+use crate::index::{Index, Position};
+use crate::slot::Entry;
+use crate::source::Source;
+
+/// Root.
+pub(super) struct Cache<I: Index> {
+    index: I,
+    /// Empty until a swap moves it in.
+    body: OnceLock<Arc<Body>>,
+}
+
+/// Representative. The alignment prevents false sharing with neighbours in memory, which belong to other
+/// processors.
+#[repr(align(128))]
+pub(super) struct Local<I: Index> {
+    index: I::Local,
+    body: Arc<Body>,
+    at: RepContext<Cache<I>>,
+}
+
+/// State that a swap moves.
+struct Moved {
+    body: Arc<Body>,
+    entries: Vec<(u64, Entry)>,
+}
+
+impl Format for Moved {}
+
+impl<I: Index> Cache<I> {
+    pub(super) fn new(index: I, body: Option<Arc<Body>>) -> Cache<I> {
+        Cache { index, body: body.map(OnceLock::from).unwrap_or_default() }
+    }
+
+    fn entries(&self) -> Vec<(u64, Entry)> {
+        let (mut entries, mut from) = (Vec::new(), Some(Position::default()));
+        while let Some(at) = from {
+            from = self.index.visit(at, &mut |number, entry| entries.push((number, entry.clone())));
+        }
+        entries
+    }
+}
+
+impl<I: Index> Root for Cache<I> {
+    type Interface = dyn FileCache;
+    type Rep = Local<I>;
+    const CLEANUP: Cleanup = Cleanup::Anywhere;
+
+    fn make_rep(&self, at: RepContext<Self>) -> Local<I> {
+        let body = self.body.get().expect("a representative was made before the pages had moved in").clone();
+        Local { index: self.index.local(), body, at }
+    }
+
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
+        if self.body.get().is_none() {
+            return miss.refuse("no pages moved in; repeat the swap with its state");
+        }
+        miss.local().cached()
+    }
+
+    fn formats(formats: &mut RootFormats<'_, Self>) {
+        formats
+            .export(|object| {
+                let root = object.root();
+                let body = root.body.get().ok_or("the cache has no pages: no swap moved its state in")?;
+                Ok(Moved { body: body.clone(), entries: root.entries() })
+            })
+            .import(|object, state: Moved| {
+                let root = object.root();
+                root.body
+                    .set(state.body)
+                    .map_err(|_| "the replacement already has pages; make a new one for each swap")?;
+                state.entries.into_iter().for_each(|(number, entry)| root.index.insert(number, entry));
+                Ok(())
+            });
+    }
+}
+
+impl<I: Index> FileCache for Local<I> {
+    #[inline]
+    fn find<'o>(&self, guard: &'o Guard, page: u64) -> Option<Resident<'o>> {
+        self.at.root().index.find(&self.index, guard, page).map(Resident)
+    }
+
+    fn fault(&self, page: u64, access: Access) -> Result<Located, PageFault> {
+        self.body.fault(&self.at.root().index, &self.index, page, access).map(Located)
+    }
+
+    fn evict(&self, wanted: usize) -> usize {
+        self.body.evict(&self.at.root().index, wanted)
+    }
+
+    fn sync(&self) -> Result<usize, PageFault> {
+        self.body.sync(&self.at.root().index)
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<(), PageFault> {
+        self.body.set_len(&self.at.root().index, &self.index, bytes)
+    }
+
+    fn len(&self) -> u64 {
+        self.body.len()
+    }
+
+    fn freeze(&self) {
+        self.body.freeze();
+    }
+
+    fn source(&self) -> Handle<dyn Source> {
+        self.body.source()
+    }
+
+    fn attribute(&self, attribute: Attribute) -> usize {
+        self.body.attribute(attribute)
+    }
+
+    fn set_attribute(&self, attribute: Attribute, value: usize) {
+        self.body.set_attribute(attribute, value);
+    }
+
+    fn sensors(&self) -> Sensors {
+        self.body.sensors(self.at.root().index.len())
+    }
+}

@@ -1,0 +1,353 @@
+//! File caches: the resident pages of a file, of any length, in a bounded memory.
+//!
+//! | form | a page that is resident | a page that is not | use |
+//! |---|---|---|---|
+//! | [`shared`] | one lock | that lock | one processor, or few uses |
+//! | [`distributed`] | reads of the cluster's table | a replica in that table | pages used again on many processors |
+//! | [`partitioned`] | reads of one of several tables | a lock in that table | pages used by one processor each |
+//!
+//! A cache has a [`Source`](crate::source), which has the pages that are not resident, and a [pool of
+//! pages](squall_objects::pages), which has the memory. A pool that is short asks its caches for pages. They
+//! evict by the clock algorithm, and write changed pages to their sources first.
+//!
+//! ```
+//! use squall::objects::pages::{self, Supply};
+//! use squall::pager::cache::{self, FileCache, FileCacheExt};
+//! use squall::pager::source;
+//!
+//! let memory = pages::distributed(Supply::system(64)); // 256 KiB
+//! let cache = cache::distributed(source::compressed(1 << 30, 1 << 20), memory.handle());
+//! cache.pin_mut(200_000)?[..5].copy_from_slice(b"hello");
+//! assert_eq!(&cache.pin(200_000)?[..5], b"hello");
+//! assert_eq!(cache.pin(7)?[0], 0); // memory that was never written is zero
+//! # Ok::<(), squall::pager::PageFault>(())
+//! ```
+//!
+//! # When not
+//! - The data fit into memory: use a map of the bytes, without pages.
+//! - The file is read once from end to end: read it with a buffer.
+//!
+//! # Guarantees
+//! - Of the threads that need an absent page, one reads it. The others wait, and get its error if it fails.
+//! - A pinned page stays in memory, and no thread changes what a [`Frame`] shows.
+//! - A page that cannot be written to its file stays, and stays changed. [`FileCache::sync`] returns the
+//!   error.
+//!
+//! # Limits
+//! - A cache that is dropped does not write its changed pages: call [`FileCache::sync`] before.
+//! - A frame that is forgotten keeps its page in memory.
+//!
+//! # Source
+//! Appavoo 2005, §4.1.4: K42's File Cache Managers (CO-53, CO-63, CO-64).
+
+mod body;
+mod forms;
+
+use squall_core::swap::Replacement;
+use squall_core::{Handle, Owned};
+use squall_machine::ClusterSize;
+use squall_macros::interface;
+use squall_objects::pages::PagePool;
+use squall_rcu::Guard;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::PageFault;
+use crate::index::{OneLock, Partitioned, Replicated};
+use crate::slot::{Frame, FrameMut, Latched, Slot};
+use crate::source::Source;
+use body::Body;
+use forms::Cache;
+pub use squall_objects::pages::PAGE_BYTES;
+
+/// The use for which a page is pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// The page is read.
+    Read,
+    /// The page is written.
+    Write,
+}
+
+/// The constants of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Attribute {
+    /// Number of changed pages from which on a thread that changes a further one writes some to the file
+    /// first. There is no limit by default.
+    DirtyMax,
+    /// Time in milliseconds for which a fault waits for memory, while other threads evict or pin all pages of
+    /// the pool. The default is 1,000.
+    PatienceMs,
+}
+
+impl Attribute {
+    fn default_value(self) -> usize {
+        match self {
+            Attribute::DirtyMax => usize::MAX,
+            Attribute::PatienceMs => 1000,
+        }
+    }
+}
+
+/// Counts of a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sensors {
+    /// Number of resident pages, approximately.
+    pub resident: usize,
+    /// Number of pages that were changed since they were written to the file.
+    pub dirty: usize,
+    /// Number of pages that were filled.
+    pub fills: u64,
+    /// Number of pages that were evicted.
+    pub evictions: u64,
+    /// Number of pages that were written to the file.
+    pub written: u64,
+}
+
+/// A resident page that a call found, for the rest of the operation.
+#[derive(Clone, Copy)]
+pub struct Resident<'o>(pub(crate) &'o Slot);
+
+impl fmt::Debug for Resident<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resident").field("page", &self.0.number()).finish_non_exhaustive()
+    }
+}
+
+/// A page that a fault brought into memory. It may be evicted again until it is pinned.
+#[derive(Clone)]
+pub struct Located(pub(crate) Arc<Slot>);
+
+impl fmt::Debug for Located {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Located").field("page", &self.0.number()).finish_non_exhaustive()
+    }
+}
+
+/// A file cache, as implementations provide it. [`FileCacheExt`] has the methods that pin pages.
+///
+/// # Errors
+/// A method that returns a `Result` returns [`PageFault::Call`] if the object was destroyed.
+#[interface(crate = squall_core)]
+pub trait FileCache: Send + Sync {
+    /// Returns a resident page for the rest of the operation.
+    fn find<'o>(&self, guard: &'o Guard, page: u64) -> Option<Resident<'o>>;
+
+    /// Brings a page into memory, if it is not there. For writing, the page is not shared with copies of the
+    /// file.
+    ///
+    /// # Errors
+    /// [`PageFault`]
+    #[blocking]
+    fn fault(&self, page: u64, access: Access) -> Result<Located, PageFault>;
+
+    /// Evicts pages that were not used lately, and writes changed ones to the file first. Returns their
+    /// number. It is smaller than `wanted` if the others are pinned, or cannot be written.
+    #[blocking]
+    fn evict(&self, wanted: usize) -> usize;
+
+    /// Writes all changed pages to the file, and waits until they are on stable storage. Returns the number
+    /// of pages.
+    ///
+    /// A thread that pins a changed page for writing must not call this: it would wait for itself.
+    ///
+    /// # Errors
+    /// The first error of a page. The other pages are written.
+    #[blocking]
+    fn sync(&self) -> Result<usize, PageFault>;
+
+    /// Sets the length of the file in bytes. Pages beyond the end go, without being written. Bytes that were
+    /// cut off are zero if the file grows again.
+    ///
+    /// # Errors
+    /// [`PageFault`]; the length is unchanged.
+    #[blocking]
+    fn set_len(&self, bytes: u64) -> Result<(), PageFault>;
+
+    /// Returns the length of the file in bytes.
+    fn len(&self) -> u64;
+
+    /// Returns whether the length is 0.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Lets every write of a page fail from now on. A file of which copies are made is frozen.
+    fn freeze(&self);
+
+    /// Returns the source.
+    fn source(&self) -> Handle<dyn Source>;
+
+    /// Returns the value of an attribute.
+    fn attribute(&self, attribute: Attribute) -> usize;
+
+    /// Sets an attribute. It may change at any time.
+    fn set_attribute(&self, attribute: Attribute, value: usize);
+
+    /// Reads the sensors.
+    fn sensors(&self) -> Sensors {
+        Sensors::default()
+    }
+}
+
+/// Methods of a file cache for users, on a handle or an owner.
+pub trait FileCacheExt: Copy {
+    /// Pins a page for reading, and brings it into memory first if it is not there.
+    ///
+    /// # Errors
+    /// [`PageFault`]
+    /// # Cost
+    /// If the page is resident: a call, a lookup, and two stores to a line of the thread.
+    fn pin(self, page: u64) -> Result<Frame, PageFault>;
+
+    /// Pins a page for writing, and brings it into memory first if it is not there. Waits until no other
+    /// thread pins it.
+    ///
+    /// # Errors
+    /// [`PageFault`]
+    fn pin_mut(self, page: u64) -> Result<FrameMut, PageFault>;
+}
+
+impl FileCacheExt for Handle<dyn FileCache> {
+    #[inline]
+    fn pin(self, page: u64) -> Result<Frame, PageFault> {
+        if let Some(frame) = pin_resident(|guard| self.try_find(guard, page).ok().flatten()) {
+            return Ok(frame);
+        }
+        pin_absent(|| self.fault(page, Access::Read))
+    }
+
+    fn pin_mut(self, page: u64) -> Result<FrameMut, PageFault> {
+        pin_mut(|| self.fault(page, Access::Write))
+    }
+}
+
+/// Pins the page that `find` returns, if no thread writes it.
+#[inline]
+pub(crate) fn pin_resident(find: impl for<'o> FnOnce(&'o Guard) -> Option<Resident<'o>>) -> Option<Frame> {
+    squall_rcu::pin(|guard| match find(guard)?.0.try_read() {
+        Latched::Frame(frame) => Some(frame),
+        Latched::Busy | Latched::Gone => None,
+    })
+}
+
+/// Pins for reading the page that `fault` brings into memory.
+#[cold]
+pub(crate) fn pin_absent(fault: impl Fn() -> Result<Located, PageFault>) -> Result<Frame, PageFault> {
+    loop {
+        if let Some(frame) = fault()?.0.read() {
+            return Ok(frame);
+        }
+    }
+}
+
+/// Pins for writing the page that `fault` brings into memory.
+pub(crate) fn pin_mut(fault: impl Fn() -> Result<Located, PageFault>) -> Result<FrameMut, PageFault> {
+    loop {
+        if let Some(frame) = fault()?.0.write() {
+            return Ok(frame);
+        }
+    }
+}
+
+/// The form of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Form {
+    /// One table under one lock.
+    Shared,
+    /// A table in each cluster of this size, over a master table.
+    Distributed(ClusterSize),
+    /// Several tables.
+    Partitioned {
+        /// Their number.
+        partitions: usize,
+        /// The logarithm of the number of neighbouring pages that are in one partition.
+        shift: u32,
+    },
+}
+
+impl Form {
+    fn replacement(self, body: Option<Arc<Body>>) -> Replacement<dyn FileCache> {
+        match self {
+            Form::Shared => Replacement::root(Cache::new(OneLock::default(), body), ClusterSize::Machine),
+            Form::Distributed(size) => Replacement::root(Cache::new(Replicated::new(), body), size),
+            Form::Partitioned { partitions, shift } => {
+                Replacement::root(Cache::new(Partitioned::new(partitions, shift), body), ClusterSize::Cpu)
+            }
+        }
+    }
+}
+
+/// Creates a cache in this form.
+///
+/// # Panics
+/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
+#[track_caller]
+pub fn with_form(form: Form, source: Owned<dyn Source>, pool: Handle<dyn PagePool>) -> Owned<dyn FileCache> {
+    create(form, Body::new(source, pool, None))
+}
+
+#[track_caller]
+fn create(form: Form, body: Body) -> Owned<dyn FileCache> {
+    let body = Arc::new(body);
+    let cache = form.replacement(Some(body.clone())).create();
+    let cache = cache.unwrap_or_else(|error| panic!("cannot make a file cache: {error}"));
+    body.attach(cache.handle());
+    cache
+}
+
+/// Creates a copy of a cache, in this form. Pages are copied when they are written, and come from `parent`
+/// until then. `source` keeps the pages that the copy changed; it has the parent's length, and is empty.
+///
+/// The parent is frozen: it may not be written any more. To go on with it, make two copies of it.
+///
+/// # Panics
+/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
+#[track_caller]
+pub fn copy_of(
+    parent: Arc<Owned<dyn FileCache>>,
+    form: Form,
+    source: Owned<dyn Source>,
+    pool: Handle<dyn PagePool>,
+) -> Owned<dyn FileCache> {
+    parent.freeze();
+    create(form, Body::new(source, pool, Some(parent)))
+}
+
+/// Creates a cache with one table under one lock.
+///
+/// # Panics
+/// As [`with_form`].
+#[track_caller]
+pub fn shared(source: Owned<dyn Source>, pool: Handle<dyn PagePool>) -> Owned<dyn FileCache> {
+    with_form(Form::Shared, source, pool)
+}
+
+/// Creates a cache with a table for each processor, over a master table.
+///
+/// # Panics
+/// As [`with_form`].
+#[track_caller]
+pub fn distributed(source: Owned<dyn Source>, pool: Handle<dyn PagePool>) -> Owned<dyn FileCache> {
+    with_form(Form::Distributed(ClusterSize::Cpu), source, pool)
+}
+
+/// Creates a cache with a table for each of 64 parts of the file. Each 64 neighbouring pages are in one part.
+///
+/// # Panics
+/// As [`with_form`].
+#[track_caller]
+pub fn partitioned(source: Owned<dyn Source>, pool: Handle<dyn PagePool>) -> Owned<dyn FileCache> {
+    with_form(Form::Partitioned { partitions: 64, shift: 6 }, source, pool)
+}
+
+/// Returns a replacement in this form, for a hot-swap of a cache. It takes over the pages.
+///
+/// # Cost
+/// The swap adds each resident page to the new table, while calls wait.
+pub fn new_cache(form: Form) -> Replacement<dyn FileCache> {
+    form.replacement(None)
+}

@@ -1,0 +1,360 @@
+//! Slots: a slot is the descriptor of one resident page, with the page's memory behind a latch. [`Frame`] and
+//! [`FrameMut`] are the pins that users hold.
+//!
+//! Problem: a pin must keep its page resident, and it may not write memory that other processors write.
+//! Idea: the latch is a reader-writer lock. Its readers leave a mark on a line of their own thread. A pin is
+//! such a mark. An eviction takes the latch for writing, so it sees every pin.
+//!
+//! - I1. `memory` is `Some` from the creation of the slot until it is taken under the latch for writing. A
+//!   slot without memory never gets memory again. Its page gets a new slot.
+//! - I2. A share of a slot with memory is dropped only if another share *owns* it. The last owning share that
+//!   is dropped takes the memory, or leaves the slot to `graves` while it is pinned. So the slot of a pin
+//!   exists: its holder reads under the latch, and saw the memory.
+//! - I3. Unlocking touches the slot. It happens inside an operation, and shares are dropped by deferred
+//!   calls, so the slot outlives the unlocking too.
+//!
+//! Cost: a pin is two stores to a line of the thread, and reads of the slot.
+//! Source: Appavoo 2005, §4.1.4 (page descriptors); the latch: Dice and Kogan, "BRAVO", USENIX ATC 2019.
+
+use squall_lock::{DistributedReadGuard, DistributedRwLock, DistributedWriteGuard};
+use squall_objects::pages::Page;
+use squall_rcu::{Guard, RcuArc};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::dirty::Ledger;
+use crate::graves;
+
+/// The descriptor of a resident page.
+pub(crate) struct Slot {
+    number: u64,
+    /// The cache that owns the slot.
+    cache: u64,
+    /// The number of shares that own the slot (I2).
+    owners: AtomicUsize,
+    /// Set by users of the page, and cleared by the clock of evictions.
+    is_referenced: AtomicBool,
+    /// Set under the latch for writing, cleared under the latch for reading. Each change is counted in the
+    /// ledger of the cache.
+    is_dirty: AtomicBool,
+    /// The page was cut off its file, and is not written any more.
+    is_cut: AtomicBool,
+    ledger: Arc<Ledger>,
+    memory: DistributedRwLock<Option<Page>>,
+}
+
+/// A latched slot, or the reason why there is none.
+pub(crate) enum Latched<T> {
+    Frame(T),
+    /// Another thread has the latch.
+    Busy,
+    /// The page was evicted or cut off.
+    Gone,
+}
+
+impl Slot {
+    /// Makes the slot of a page, with the page's contents.
+    pub(crate) fn new(number: u64, cache: u64, ledger: Arc<Ledger>, memory: Page) -> Slot {
+        Slot {
+            number,
+            cache,
+            owners: AtomicUsize::new(0),
+            is_referenced: AtomicBool::new(true),
+            is_dirty: AtomicBool::new(false),
+            is_cut: AtomicBool::new(false),
+            ledger,
+            memory: DistributedRwLock::new(Some(memory)),
+        }
+    }
+
+    /// Returns the number of the page in its file.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns the number of the cache that owns the slot.
+    pub(crate) fn cache(&self) -> u64 {
+        self.cache
+    }
+
+    pub(crate) fn is_dirty(&self) -> bool {
+        // Relaxed: the latch orders it for those who need an order.
+        self.is_dirty.load(Ordering::Relaxed)
+    }
+
+    // Relaxed, in both: the lock of the file's length orders it.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the mark of use. Returns whether the page was used since the last time.
+    pub(crate) fn take_referenced(&self) -> bool {
+        // Relaxed: a hint.
+        self.is_referenced.load(Ordering::Relaxed) && self.is_referenced.swap(false, Ordering::Relaxed)
+    }
+
+    /// Reads first, since most uses find the mark set.
+    fn set_referenced(&self) {
+        // Relaxed: a hint.
+        if !self.is_referenced.load(Ordering::Relaxed) {
+            self.is_referenced.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Pins the page for reading, if no thread has the latch for writing.
+    #[inline]
+    pub(crate) fn try_read(&self) -> Latched<Frame> {
+        match extend(self).memory.try_read() {
+            None => Latched::Busy,
+            Some(guard) => self.pinned(guard),
+        }
+    }
+
+    /// Waits for the latch and pins the page for reading. Returns `None` if the page is gone.
+    pub(crate) fn read(self: &Arc<Slot>) -> Option<Frame> {
+        // The share of the caller keeps the slot while this waits.
+        match self.pinned(extend(self).memory.read()) {
+            Latched::Frame(frame) => Some(frame),
+            Latched::Busy | Latched::Gone => None,
+        }
+    }
+
+    #[inline]
+    fn pinned(&self, guard: DistributedReadGuard<'static, Option<Page>>) -> Latched<Frame> {
+        let frame = Frame { guard: ManuallyDrop::new(guard), slot: extend(self) };
+        if frame.guard.is_none() {
+            return Latched::Gone;
+        }
+        self.set_referenced();
+        Latched::Frame(frame)
+    }
+
+    /// Waits for the latch and pins the page for writing, which marks it dirty. Returns `None` if the page is
+    /// gone.
+    pub(crate) fn write(self: &Arc<Slot>) -> Option<FrameMut> {
+        // As in `read`.
+        let guard = extend(self).memory.write();
+        let frame = FrameMut { guard: ManuallyDrop::new(guard), slot: extend(self) };
+        frame.guard.as_ref()?;
+        self.set_referenced();
+        self.set_dirty();
+        Some(frame)
+    }
+
+    /// Called under the latch for writing.
+    fn set_dirty(&self) {
+        if !self.is_dirty.swap(true, Ordering::Relaxed) {
+            self.ledger.add();
+        }
+    }
+
+    /// Marks the page as written to its file. Called under the latch.
+    pub(crate) fn set_clean(&self) {
+        if self.is_dirty.swap(false, Ordering::Relaxed) {
+            self.ledger.remove();
+        }
+    }
+
+    /// Takes the memory unless the page is pinned, or is dirty and `dirty` forbids it.
+    pub(crate) fn try_take(&self, dirty: Dirty) -> Taken {
+        match self.memory.try_write() {
+            Some(latch) => self.take_from(latch, dirty),
+            None => Taken::Pinned,
+        }
+    }
+
+    fn take_from(&self, mut latch: DistributedWriteGuard<'_, Option<Page>>, dirty: Dirty) -> Taken {
+        if dirty == Dirty::Keep && self.is_dirty() {
+            return Taken::Dirty;
+        }
+        match latch.take() {
+            Some(page) => {
+                self.set_clean();
+                Taken::Page(page)
+            }
+            None => Taken::Gone,
+        }
+    }
+}
+
+/// The treatment of a dirty page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dirty {
+    /// Its contents are needed.
+    Keep,
+    /// Its contents are not needed.
+    Discard,
+}
+
+/// The result of an attempt to take the memory of a slot.
+pub(crate) enum Taken {
+    Page(Page),
+    Pinned,
+    Dirty,
+    Gone,
+}
+
+/// A share of a slot, for an index.
+pub(crate) struct Entry {
+    slot: ManuallyDrop<RcuArc<Slot>>,
+    is_owner: bool,
+}
+
+impl Entry {
+    /// Makes a share that owns the slot.
+    pub(crate) fn owner(slot: Arc<Slot>) -> Entry {
+        // Relaxed: a count of shares. The drop of the last one orders.
+        slot.owners.fetch_add(1, Ordering::Relaxed);
+        Entry { slot: ManuallyDrop::new(slot.into()), is_owner: true }
+    }
+
+    /// Makes a share of a slot that another cache owns.
+    pub(crate) fn borrower(slot: Arc<Slot>) -> Entry {
+        Entry { slot: ManuallyDrop::new(slot.into()), is_owner: false }
+    }
+
+    /// Returns the slot for the rest of the operation.
+    #[inline]
+    pub(crate) fn lend<'o>(&self, guard: &'o Guard) -> &'o Slot {
+        self.slot.lend(guard)
+    }
+
+    pub(crate) fn to_arc(&self) -> Arc<Slot> {
+        self.slot.to_arc()
+    }
+
+    pub(crate) fn is(&self, slot: &Slot) -> bool {
+        std::ptr::eq::<Slot>(&**self.slot, slot)
+    }
+}
+
+impl Clone for Entry {
+    fn clone(&self) -> Entry {
+        let slot = self.slot.to_arc();
+        if self.is_owner { Entry::owner(slot) } else { Entry::borrower(slot) }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        // SAFETY: taken once; the field is not used afterwards.
+        let slot = unsafe { ManuallyDrop::take(&mut self.slot) };
+        // AcqRel: pairs with the same step of the other owners. All their uses come before the burial.
+        if self.is_owner && slot.owners.fetch_sub(1, Ordering::AcqRel) == 1 {
+            graves::bury(slot);
+        }
+    }
+}
+
+/// Extends the life of a slot to that of a pin.
+fn extend(slot: &Slot) -> &'static Slot {
+    // SAFETY: the result is used by a pin alone. While the pin holds the latch and saw memory, the slot is
+    // not freed (I2). A pin without memory is dropped before its maker returns, and the maker's borrow or
+    // operation covers that. The drop of a pin unlocks inside an operation, which keeps the slot to its end
+    // (I3).
+    unsafe { &*std::ptr::from_ref(slot) }
+}
+
+/// Unlocks inside an operation (I3), and frees buried slots that have no pin any more.
+fn unpin(unlock: impl FnOnce()) {
+    squall_rcu::pin(|_| unlock());
+    graves::look();
+}
+
+/// A pinned page, for reading. It dereferences to the bytes of the page. The page stays resident, and no
+/// thread writes it, until this is dropped.
+///
+/// A frame stays on its thread. A thread that pins a page for writing while it holds a frame of the same page
+/// waits for itself.
+///
+/// If the page is cut off its file meanwhile, the frame keeps its bytes.
+#[must_use = "the page may be evicted when this is dropped"]
+pub struct Frame {
+    guard: ManuallyDrop<DistributedReadGuard<'static, Option<Page>>>,
+    slot: &'static Slot,
+}
+
+impl Frame {
+    /// Returns the number of the page in its file.
+    pub fn page(&self) -> u64 {
+        self.slot.number
+    }
+}
+
+impl Deref for Frame {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // Never empty in a frame that a user has (I1).
+        self.guard.as_ref().map_or(&[], |page| page)
+    }
+}
+
+impl Drop for Frame {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: dropped once; the field is not used afterwards.
+        unpin(|| unsafe { ManuallyDrop::drop(&mut self.guard) });
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frame").field("page", &self.page()).finish_non_exhaustive()
+    }
+}
+
+/// A pinned page, for writing. It dereferences to the bytes of the page. No other thread reads or writes the
+/// page until this is dropped. The page counts as changed.
+///
+/// A frame stays on its thread.
+#[must_use = "the page may be written to its file when this is dropped"]
+pub struct FrameMut {
+    guard: ManuallyDrop<DistributedWriteGuard<'static, Option<Page>>>,
+    slot: &'static Slot,
+}
+
+impl FrameMut {
+    /// Returns the number of the page in its file.
+    pub fn page(&self) -> u64 {
+        self.slot.number
+    }
+}
+
+impl Deref for FrameMut {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.guard.as_ref().map_or(&[], |page| page)
+    }
+}
+
+impl DerefMut for FrameMut {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.guard.as_mut().map_or(&mut [], |page| page)
+    }
+}
+
+impl Drop for FrameMut {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: dropped once; the field is not used afterwards.
+        unpin(|| unsafe { ManuallyDrop::drop(&mut self.guard) });
+    }
+}
+
+impl fmt::Debug for FrameMut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameMut").field("page", &self.page()).finish_non_exhaustive()
+    }
+}

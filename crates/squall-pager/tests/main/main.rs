@@ -1,0 +1,5 @@
+//! Tests of the pager.
+#![cfg(not(loom))]
+
+mod cache;
+mod memory;
