@@ -8,6 +8,8 @@ mod answers;
 #[cfg(feature = "bags")]
 pub mod bag;
 pub mod cached;
+#[cfg(any(feature = "bags", feature = "queues"))]
+mod callers;
 pub mod counter;
 #[cfg(feature = "directories")]
 pub mod directory;

@@ -10,11 +10,11 @@ use squall_adapt::family::{Cost, Family, Form, Load, Reading, Shape};
 use squall_core::swap::Replacement;
 use squall_core::{CallError, Handle, info_of};
 use squall_machine::{ClusterSize, Vp};
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use super::forms::{Forms, Local};
 use super::{ADAPTS, Bag};
+use crate::callers::{Caller, callers};
 
 /// Name of the form in which an adaptive bag starts. Constructor: [`shared`](super::shared).
 pub const SHARED: &str = "shared";
@@ -83,7 +83,7 @@ impl<T: Send + 'static> Family for Bags<T> {
     }
 
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {
-        let callers = callers(load);
+        let callers = callers(load, &PUTS, &GETS);
         let reps = if load.shape.form == DISTRIBUTED_FORM { load.before.reps } else { callers.len() };
         judge(&callers, load.shape, reps.max(1), size_of::<Local<T, ADAPTS, true>>(), &load.costs)
     }
@@ -106,40 +106,9 @@ const BUSY_MAX: f64 = 0.99;
 const ROOT_BYTES: usize = 512;
 const SHARD_BYTES: usize = 512;
 
-/// Calls of one VP in a second. A batch counts as one call.
-#[derive(Clone, Copy, Debug)]
-struct Caller {
-    vp: Vp,
-    puts: f64,
-    gets: f64,
-}
-
-impl Caller {
-    fn all(&self) -> f64 {
-        self.puts + self.gets
-    }
-}
-
-/// Returns the calling VPs with their rates.
-fn callers(load: &Load<'_>) -> Vec<Caller> {
-    let mut rates: BTreeMap<usize, Caller> = BTreeMap::new();
-    for (method, is_put) in [("put_one", true), ("put_batch", true), ("get_one", false), ("get_batch", false)]
-    {
-        for (vp, rate) in load.calls.rates_of(method).filter(|(_, rate)| *rate > 0.0) {
-            let caller = rates.entry(vp.index()).or_insert(Caller { vp, puts: 0.0, gets: 0.0 });
-            *(if is_put { &mut caller.puts } else { &mut caller.gets }) += rate;
-        }
-    }
-    let mut callers: Vec<Caller> = rates.into_values().collect();
-    // A short count misses threads that did not run during it. Such a VP gets the smallest counted rates.
-    let least = callers.iter().copied().min_by(|a, b| a.all().total_cmp(&b.all()));
-    if let Some(least) = least {
-        let missed: Vec<Vp> =
-            load.callers.iter().filter(|vp| !callers.iter().any(|caller| caller.vp == *vp)).collect();
-        callers.extend(missed.into_iter().map(|vp| Caller { vp, ..least }));
-    }
-    callers
-}
+/// Names of the counted methods.
+const PUTS: [&str; 2] = ["put_one", "put_batch"];
+const GETS: [&str; 2] = ["get_one", "get_batch"];
 
 /// Returns the cost of this load in each shape. An element that one VP puts and another one gets moves in
 /// both forms, so its own lines are left out.

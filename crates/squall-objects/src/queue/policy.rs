@@ -14,11 +14,11 @@ use squall_adapt::family::{Cost, Family, Form, Load, Reading, Shape};
 use squall_core::swap::Replacement;
 use squall_core::{CallError, Handle, info_of};
 use squall_machine::{ClusterSize, Vp};
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use super::forms::{Forms, Local};
 use super::{ADAPTS, Insertion, LOCAL_FORM, Queue, RELAXED_FORM, STRICT_FORM};
+use crate::callers::{Caller, callers};
 
 /// Name of the form in which an adaptive queue starts. Constructor: [`strict`](super::strict).
 pub const STRICT: &str = "strict";
@@ -98,7 +98,7 @@ impl<T: Send + 'static> Family for Queues<T> {
     }
 
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {
-        let callers = callers(load);
+        let callers = callers(load, &PUTS, &GETS);
         let reps = if load.shape.form == STRICT_FORM { callers.len() } else { load.before.reps };
         let local_bytes = size_of::<Local<T, ADAPTS, RELAXED_FORM>>();
         let terms = Terms::unpack(load.before.detail);
@@ -164,43 +164,9 @@ const MOVE: f64 = 60.0;
 const ROOT_BYTES: usize = 512;
 const PLACE_BYTES: usize = 512;
 
-/// Calls of one VP in a second. A batch counts as one call.
-#[derive(Clone, Copy, Debug)]
-struct Caller {
-    vp: Vp,
-    puts: f64,
-    gets: f64,
-}
-
-impl Caller {
-    fn all(&self) -> f64 {
-        self.puts + self.gets
-    }
-}
-
-/// Names of the counted methods, and whether they put.
-const METHODS: [(&str, bool); 5] =
-    [("put_one", true), ("put_batch", true), ("get_one", false), ("take_one", false), ("get_batch", false)];
-
-/// Returns the calling VPs with their rates.
-fn callers(load: &Load<'_>) -> Vec<Caller> {
-    let mut rates: BTreeMap<usize, Caller> = BTreeMap::new();
-    for (method, is_put) in METHODS {
-        for (vp, rate) in load.calls.rates_of(method).filter(|(_, rate)| *rate > 0.0) {
-            let caller = rates.entry(vp.index()).or_insert(Caller { vp, puts: 0.0, gets: 0.0 });
-            *(if is_put { &mut caller.puts } else { &mut caller.gets }) += rate;
-        }
-    }
-    let mut callers: Vec<Caller> = rates.into_values().collect();
-    // A short count misses threads that did not run during it. Such a VP gets the smallest counted rates.
-    let least = callers.iter().copied().min_by(|a, b| a.all().total_cmp(&b.all()));
-    if let Some(least) = least {
-        let missed: Vec<Vp> =
-            load.callers.iter().filter(|vp| !callers.iter().any(|caller| caller.vp == *vp)).collect();
-        callers.extend(missed.into_iter().map(|vp| Caller { vp, ..least }));
-    }
-    callers
-}
+/// Names of the counted methods.
+const PUTS: [&str; 2] = ["put_one", "put_batch"];
+const GETS: [&str; 3] = ["get_one", "take_one", "get_batch"];
 
 /// Returns the cost of this load in each shape. An element that one VP puts and another one gets moves in
 /// each form, so its own lines are left out.
