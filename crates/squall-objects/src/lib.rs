@@ -26,6 +26,8 @@ pub mod pool;
 #[cfg(feature = "queues")]
 pub mod queue;
 pub mod read_mostly;
+#[cfg(any(feature = "bags", feature = "queues"))]
+mod shared_collection;
 pub mod ship;
 mod sizes;
 mod two_forms;

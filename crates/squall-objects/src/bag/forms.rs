@@ -2,45 +2,38 @@
 //!
 //! Problem: a swap must move neither elements nor waiting threads. Idea: the forms are two ways to use one
 //! [`squall_parts::bag::Bag`]. In the shared form all callers are clients of one shard, in the distributed
-//! form each VP has a shard. So a swap hands over a reference.
+//! form each VP has a shard.
 //!
-//! - I1. The roots that an object has had share its [`Contents`]. The drop of the last one ends all waits.
+//! - I1. The roots that an object has had share its [`Contents`] (`shared_collection/I1`).
 //! - I2. The view of a representative is a client that any thread may use. In an adaptive bag, callers use it
 //!   only on the representative's VP, so that the representative sees the other calls (`Local::note`).
 
 use squall_adapt::family::is_reading;
-use squall_core::swap::{Format, RootFormats};
-use squall_core::{Cleanup, Handle, Id, Miss, MissAnswer, RepContext, Root, class_of};
+use squall_core::swap::RootFormats;
+use squall_core::{Cleanup, Handle, Id, Miss, MissAnswer, RepContext, Root};
 use squall_machine::{Cluster, Vp, machine};
 use squall_parts::bag::{self as parts, Client, Counts, Member, Strategy};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use super::ext::is_large;
 use super::idle::Round;
 use super::policy::{ALARM, post};
 use super::{Bag, BagView, SAMPLE_LOG2, Sensors, classes, idle};
+use crate::shared_collection::{Collection, Shared, SharedCell};
 
-/// The elements, shared by the roots that an object has had (I1).
-struct Contents<T>(Arc<parts::Bag<T>>);
+/// The elements and their waiters, which a swap moves.
+type Contents<T> = Shared<Arc<parts::Bag<T>>>;
 
-impl<T> Drop for Contents<T> {
-    fn drop(&mut self) {
-        self.0.close();
+impl<T: Send + 'static> Collection for Arc<parts::Bag<T>> {
+    fn close(&self) {
+        parts::Bag::close(self);
     }
 }
 
-/// State that a swap moves.
-struct Moved<T>(Arc<Contents<T>>);
-
-impl<T: Send + 'static> Format for Moved<T> {}
-
 /// Root. `ADAPTS`: its sensors post to the policy. `WIDE`: each VP has a representative and a shard.
 pub(super) struct Forms<T: Send + 'static, const ADAPTS: bool, const WIDE: bool> {
-    /// Empty in a replacement, until a swap moves the state in.
-    contents: OnceLock<Arc<Contents<T>>>,
-    /// Handle of the object, set when the first representative is made.
-    handle: OnceLock<Handle<dyn Bag<T>>>,
+    contents: SharedCell<dyn Bag<T>, Contents<T>>,
     /// VP of the shard that all callers use in the shared form.
     home: Vp,
     /// Whether the bag has asked for idle work (`idle/I2`).
@@ -49,12 +42,12 @@ pub(super) struct Forms<T: Send + 'static, const ADAPTS: bool, const WIDE: bool>
 
 impl<T: Send + 'static, const ADAPTS: bool, const WIDE: bool> Forms<T, ADAPTS, WIDE> {
     pub(super) fn new(home: Vp) -> Forms<T, ADAPTS, WIDE> {
-        Forms { contents: OnceLock::new(), handle: OnceLock::new(), home, asked: Arc::default() }
+        Forms { contents: SharedCell::new(), home, asked: Arc::default() }
     }
 
     /// Returns the elements. Without state from a swap it makes an empty bag.
-    fn contents(&self) -> &Arc<Contents<T>> {
-        self.contents.get_or_init(|| Arc::new(Contents(Arc::new(parts::Bag::new()))))
+    fn contents(&self) -> &Contents<T> {
+        self.contents.get_or_make(|| Shared::new(Arc::new(parts::Bag::new())))
     }
 }
 
@@ -76,10 +69,10 @@ impl<T: Send + 'static, const ADAPTS: bool, const WIDE: bool> Root for Forms<T, 
     }
 
     fn make_rep(&self, at: RepContext<Self>) -> Local<T, ADAPTS, WIDE> {
-        self.handle.get_or_init(|| at.handle());
+        self.contents.set_handle(at.handle());
         let vp = if WIDE { at.vp() } else { self.home };
         Local {
-            member: self.contents().0.member(vp.index()),
+            member: self.contents().member(vp.index()),
             vp,
             local: AtomicU64::new(0),
             foreign: AtomicU64::new(0),
@@ -99,25 +92,18 @@ impl<T: Send + 'static, const ADAPTS: bool, const WIDE: bool> Root for Forms<T, 
 
     /// Ends all waits if the object was destroyed. A swap leaves them alone.
     fn wake(&self) {
-        if let (Some(handle), Some(contents)) = (self.handle.get(), self.contents.get())
-            && class_of(Handle::id(*handle)).is_none()
-        {
-            contents.0.close();
-        }
+        self.contents.wake();
     }
 
     fn formats(formats: &mut RootFormats<'_, Self>) {
-        formats.export(|whole| Ok(Moved(whole.root().contents().clone()))).import(
-            |whole, Moved(contents): Moved<T>| {
-                let root = whole.root();
-                let again = "the replacement already has elements; make a new one for each swap";
-                root.contents.set(contents.clone()).map_err(|_| again)?;
-                if !WIDE {
-                    contents.0.gather(root.home.index());
-                }
-                Ok(())
-            },
-        );
+        formats.export(|whole| Ok(whole.root().contents().clone())).import(|whole, contents: Contents<T>| {
+            let root = whole.root();
+            root.contents.take_over(contents.clone())?;
+            if !WIDE {
+                contents.gather(root.home.index());
+            }
+            Ok(())
+        });
     }
 }
 

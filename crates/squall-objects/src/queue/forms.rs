@@ -2,9 +2,8 @@
 //!
 //! Problem: a swap must keep elements, waiting threads, and the account of unfinished elements.
 //! Idea: the forms are three ways to use one [`squall_parts::queue::Queue`], which changes its form in place.
-//! So a swap hands over a reference.
 //!
-//! - I1. The roots that an object has had share its [`Elements`]. The drop of the last one ends all waits.
+//! - I1. The roots that an object has had share its [`Elements`] (`shared_collection/I1`).
 //! - I2. The queue has the form of the representative that a call found. A root sets the form when it makes a
 //!   representative, and makes one only while it serves: a swap that is rolled back changes no form. Calls of
 //!   the earlier root were over before. The earlier root learns that its elements have moved, and sets the
@@ -20,16 +19,17 @@
 
 use squall_adapt::family::is_reading;
 use squall_core::swap::{Format, RootFormats};
-use squall_core::{Cleanup, Handle, Miss, MissAnswer, RepContext, Root, class_of};
+use squall_core::{Cleanup, Handle, Miss, MissAnswer, RepContext, Root};
 use squall_machine::{Cluster, Vp, machine};
 use squall_parts::queue::{self as parts, Attributes, Client, Counts, Form, Member, Rejected, WhichPriority};
 use squall_sys::sync::lock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use super::actions::{is_large, put};
 use super::policy::{ALARM, post};
 use super::{LOCAL_FORM, Queue, QueueView, RELAXED_FORM, SAMPLE_LOG2, STRICT_FORM, Sensors, classes};
+use crate::shared_collection::{Collection, Shared, SharedCell};
 
 /// The elements, shared by the roots that an object has had (I1).
 struct Elements<T> {
@@ -108,9 +108,12 @@ impl<T> Elements<T> {
     }
 }
 
-impl<T> Drop for Elements<T> {
-    fn drop(&mut self) {
-        self.queue.close();
+impl<T: Send + 'static> Collection for Elements<T> {
+    fn close(&self) {
+        // A close locks all heaps.
+        if !self.queue.is_closed() {
+            self.queue.close();
+        }
     }
 }
 
@@ -128,8 +131,8 @@ impl<T> Contents<T> {
 }
 
 /// State that a swap moves.
-struct Moved<T> {
-    elements: Arc<Elements<T>>,
+struct Moved<T: Send + 'static> {
+    elements: Shared<Elements<T>>,
     /// Turn of the root that had them.
     from: u64,
 }
@@ -137,17 +140,20 @@ struct Moved<T> {
 impl<T: Send + 'static> Format for Moved<T> {}
 
 /// The elements of a root, and its turn.
-struct Share<T> {
-    elements: Arc<Elements<T>>,
+struct Share<T: Send + 'static> {
+    elements: Shared<Elements<T>>,
     turn: u64,
+}
+
+impl<T: Send + 'static> Collection for Share<T> {
+    fn close(&self) {
+        self.elements.close();
+    }
 }
 
 /// Root. `ADAPTS`: its sensors post to the policy. `FORM`: index in [`Form::ALL`].
 pub(super) struct Forms<T: Send + 'static, const ADAPTS: bool, const FORM: usize> {
-    /// Empty in a replacement, until a swap moves the state in.
-    share: OnceLock<Share<T>>,
-    /// Handle of the object, set when the first representative is made.
-    handle: OnceLock<Handle<dyn Queue<T>>>,
+    share: SharedCell<dyn Queue<T>, Share<T>>,
     /// In the strict form all callers use the place of this VP.
     home: Vp,
 }
@@ -157,12 +163,12 @@ impl<T: Send + 'static, const ADAPTS: bool, const FORM: usize> Forms<T, ADAPTS, 
     const IS_WIDE: bool = FORM != STRICT_FORM;
 
     pub(super) fn new(home: Vp) -> Forms<T, ADAPTS, FORM> {
-        Forms { share: OnceLock::new(), handle: OnceLock::new(), home }
+        Forms { share: SharedCell::new(), home }
     }
 
     /// Returns the elements and the turn. Without state from a swap it makes an empty queue.
     fn share(&self) -> &Share<T> {
-        self.share.get_or_init(|| Share { elements: Arc::new(Elements::new(Form::ALL[FORM])), turn: 0 })
+        self.share.get_or_make(|| Share { elements: Shared::new(Elements::new(Form::ALL[FORM])), turn: 0 })
     }
 }
 
@@ -186,7 +192,7 @@ impl<T: Send + 'static, const ADAPTS: bool, const FORM: usize> Root for Forms<T,
     }
 
     fn make_rep(&self, at: RepContext<Self>) -> Local<T, ADAPTS, FORM> {
-        self.handle.get_or_init(|| at.handle());
+        self.share.set_handle(at.handle());
         let vp = if Self::IS_WIDE { at.vp() } else { self.home };
         let Share { elements, turn } = self.share();
         // I2.
@@ -213,12 +219,7 @@ impl<T: Send + 'static, const ADAPTS: bool, const FORM: usize> Root for Forms<T,
 
     /// Ends all waits if the object was destroyed. A swap leaves them alone.
     fn wake(&self) {
-        if let (Some(handle), Some(share)) = (self.handle.get(), self.share.get())
-            && class_of(Handle::id(*handle)).is_none()
-            && !share.elements.queue.is_closed()
-        {
-            share.elements.queue.close();
-        }
+        self.share.wake();
     }
 
     fn formats(formats: &mut RootFormats<'_, Self>) {
@@ -229,8 +230,7 @@ impl<T: Send + 'static, const ADAPTS: bool, const FORM: usize> Root for Forms<T,
             })
             .import(|whole, Moved { elements, from }: Moved<T>| {
                 let turn = elements.take_over(from, Form::ALL[FORM]);
-                let again = "the replacement already has elements; make a new one for each swap";
-                whole.root().share.set(Share { elements, turn }).map_err(|_| again)?;
+                whole.root().share.take_over(Share { elements, turn })?;
                 if cfg!(test) {
                     squall_sys::pause::point("imported");
                 }
@@ -250,7 +250,7 @@ impl<T: Send + 'static, const ADAPTS: bool, const FORM: usize> Root for Forms<T,
 #[repr(align(128))]
 pub(super) struct Local<T: Send + 'static, const ADAPTS: bool, const FORM: usize> {
     member: Member<T>,
-    elements: Arc<Elements<T>>,
+    elements: Shared<Elements<T>>,
     /// VP of the place.
     vp: Vp,
     /// `local` counts calls on that VP, estimated from samples, and `foreign` those from other VPs. `alarm`
