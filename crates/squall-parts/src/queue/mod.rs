@@ -580,9 +580,9 @@ impl<'a, T> Client<'a, T> {
         Ok(())
     }
 
-    /// Removes an element: the first one in the strict form, one of the first in the relaxed form, and the
-    /// first one of the client's own heap in the local form. Returns `None` only if at one moment of the call
-    /// the queue was empty.
+    /// Removes an element: the first one in the strict form, and one of the first in the relaxed form. In the
+    /// local form it is the first one of the client's own heap. Returns `None` only if at one moment of the
+    /// call the queue was empty.
     ///
     /// # Cost
     /// A lock. To find the queue empty takes a look at each heap, apart from the strict form.

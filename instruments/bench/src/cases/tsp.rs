@@ -1,9 +1,10 @@
 //! `tsp`: the travelling salesman over the queue in each form, with 1 to 16 searchers.
 //!
 //! In the variant `stepped` one thread steps the searchers in turns, so its figures are counts, and equal in
-//! each run. `--threads` gives the numbers of searchers. A row is a form. Its columns are the branched
-//! subproblems (`expanded`), those of them that the best order leaves out (`useless`), the gets from another
-//! searcher's heap, gets that found the queue empty, subproblems moved by balancing, and turns until the end.
+//! each run. `--threads` gives the numbers of searchers. A row is a form. Two columns count subproblems:
+//! `expanded` those that were branched, and `useless` those of them that the best order leaves out. The other
+//! columns are gets from another searcher's heap, gets that found the queue empty, subproblems moved by
+//! balancing, and turns until the end.
 //!
 //! The rows `object` and `adaptive` are objects, which know their callers by their VPs. So in `stepped` and
 //! `modelled` they need a virtual topology: `SQUALL_TOPOLOGY=cores:16 squall bench tsp`. `object` is the ring
@@ -11,7 +12,7 @@
 //! policy swaps it during the first ones. Its figures are means. It has no model.
 //!
 //! In the variant `modelled` an access of another searcher's heap takes four times as long as one of the own
-//! heap, and one heap serves one searcher at a time. `speed_up` is against one searcher with one heap.
+//! heap. One heap serves one searcher at a time. `speed_up` is against one searcher with one heap.
 //!
 //! In the variant `timed` two threads search. The last rows are std's heap under one lock: std's (the rival),
 //! one that blocks, and one that adapts its way of waiting. The median of some searches counts, each with a
