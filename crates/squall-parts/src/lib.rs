@@ -8,6 +8,7 @@
 use squall_alloc as _;
 
 pub mod bag;
+mod block;
 #[cfg(feature = "directories")]
 pub mod dhash;
 mod drops;

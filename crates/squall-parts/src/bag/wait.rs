@@ -21,20 +21,20 @@
 
 use super::shard::Shard;
 use super::{Bag, Client, sites};
-use crate::unpark::{Unpark, park_for};
+use crate::block::{block, block_for};
 use squall_machine::asym;
 use squall_sys::fork::forked;
 use squall_sys::padded::CachePadded;
 use squall_sys::panics::end_panic;
 use squall_sys::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
-use squall_sys::sync::{Mutex, MutexGuard, StdArc, lock, thread};
+use squall_sys::sync::{Mutex, MutexGuard, StdArc, lock};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The number of looks in vain after which a bag is no longer announced to have waiters.
 const LOOKS: u32 = if cfg!(any(loom, squall_model)) { 1 } else { 64 };
@@ -472,15 +472,9 @@ impl<T, B: Deref<Target = Bag<T>>> Wait<T, B> {
     /// # Panics
     /// In the child of a fork, if it would wait.
     pub fn block(mut self) -> Result<T, Closed> {
-        if let Some(value) = self.at_once() {
-            return Ok(value);
-        }
-        let waker = Unpark::waker();
-        loop {
-            if let Poll::Ready(answer) = self.step(&waker) {
-                return answer;
-            }
-            thread::park();
+        match self.at_once() {
+            Some(value) => Ok(value),
+            None => block(|waker| self.step(waker)),
         }
     }
 
@@ -494,20 +488,10 @@ impl<T, B: Deref<Target = Bag<T>>> Wait<T, B> {
         if let Some(value) = self.at_once() {
             return Ok(value);
         }
-        // A limit beyond the clock's end never passes.
-        let Some(end) = Instant::now().checked_add(limit) else {
-            return self.block().map_err(|Closed| WaitError::Closed);
-        };
-        let waker = Unpark::waker();
-        loop {
-            if let Poll::Ready(answer) = self.step(&waker) {
-                return answer.map_err(|Closed| WaitError::Closed);
-            }
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return self.leave().ok_or(WaitError::TimedOut);
-            }
-            park_for(left);
+        match block_for(limit, |waker| self.step(waker)) {
+            Some(answer) => answer.map_err(|Closed| WaitError::Closed),
+            // The wait may have been given an element meanwhile.
+            None => self.leave().ok_or(WaitError::TimedOut),
         }
     }
 

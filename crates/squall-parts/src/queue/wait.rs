@@ -22,13 +22,13 @@
 
 use super::records::{Ended, waited};
 use super::{Client, Queue, sites};
-use crate::unpark::{Unpark, park_for};
+use crate::block::{block, block_for};
 use squall_machine::asym;
 use squall_sys::fork::forked;
 use squall_sys::padded::CachePadded;
 use squall_sys::panics::end_panic;
 use squall_sys::sync::atomic::{AtomicUsize, Ordering, fence};
-use squall_sys::sync::{Mutex, lock, thread};
+use squall_sys::sync::{Mutex, lock};
 use squall_sys::trace::Since;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +37,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The waiters of a queue.
 pub(super) struct Sleepers {
@@ -362,36 +362,14 @@ impl<T, B: Deref<Target = Queue<T>>> Sleep<T, B> {
 
     /// Blocks the thread until `look` has an answer.
     fn block<R>(&mut self, look: impl Fn(Client<'_, T>) -> Option<R>) -> R {
-        if let Some(answer) = look(self.queue.client_at(self.at)) {
-            return answer;
-        }
-        let waker = Unpark::waker();
-        loop {
-            if let Poll::Ready(answer) = self.step(&waker, &look) {
-                return answer;
-            }
-            thread::park();
-        }
+        let found = look(self.queue.client_at(self.at));
+        found.unwrap_or_else(|| block(|waker| self.step(waker, &look)))
     }
 
     /// Blocks the thread until `look` has an answer, for at most `limit`.
     fn block_for<R>(&mut self, limit: Duration, look: impl Fn(Client<'_, T>) -> Option<R>) -> Option<R> {
-        if let Some(answer) = look(self.queue.client_at(self.at)) {
-            return Some(answer);
-        }
-        // A limit beyond the clock's end never passes.
-        let Some(end) = Instant::now().checked_add(limit) else { return Some(self.block(look)) };
-        let waker = Unpark::waker();
-        loop {
-            if let Poll::Ready(answer) = self.step(&waker, &look) {
-                return Some(answer);
-            }
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            park_for(left);
-        }
+        let found = look(self.queue.client_at(self.at));
+        found.or_else(|| block_for(limit, |waker| self.step(waker, &look)))
     }
 }
 
