@@ -61,6 +61,18 @@ pub enum PageFault {
         /// The first address of the region.
         start: u64,
     },
+    /// No gap of the address space is long enough, or the range is outside of it.
+    NoAddresses {
+        /// The length of the range in bytes.
+        bytes: u64,
+    },
+    /// A region has addresses in the range.
+    Overlap {
+        /// The first address of the range.
+        start: u64,
+        /// The first address after the range.
+        end: u64,
+    },
     /// An object was destroyed, or refuses calls.
     Call(CallError),
 }
@@ -86,6 +98,12 @@ impl fmt::Display for PageFault {
                     f,
                     "offset {offset} lies beyond the end of the region at {start:#x}, which has {length} bytes"
                 )
+            }
+            PageFault::NoAddresses { bytes } => {
+                write!(f, "the address space has no room for a region of {bytes} bytes there")
+            }
+            PageFault::Overlap { start, end } => {
+                write!(f, "a region has addresses between {start:#x} and {end:#x}; unmap it first")
             }
             PageFault::ReadOnly { start } => write!(f, "the region at {start:#x} may only be read"),
             PageFault::Call(error) => error.fmt(f),

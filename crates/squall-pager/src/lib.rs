@@ -11,6 +11,8 @@ mod dirty;
 mod error;
 mod graves;
 mod index;
+pub mod process;
+pub mod region;
 #[allow(unsafe_code)]
 mod slot;
 pub mod source;

@@ -3,8 +3,8 @@
 //! | form | a page that is resident | a page that is not | use |
 //! |---|---|---|---|
 //! | [`shared`] | one lock | that lock | one processor, or few uses |
-//! | [`distributed`] | reads of the cluster's table | a replica in that table | pages used again on many processors |
-//! | [`partitioned`] | reads of one of several tables | a lock in that table | pages used by one processor each |
+//! | [`distributed`] | reads of the cluster's table | a replica there | pages used again on many processors |
+//! | [`partitioned`] | reads of one of several tables | its lock | pages used by one processor each |
 //!
 //! A cache has a [`Source`](crate::source), which has the pages that are not resident, and a [pool of
 //! pages](squall_objects::pages), which has the memory. A pool that is short asks its caches for pages. They

@@ -1,0 +1,271 @@
+//! Processes: address spaces of regions, with page managers of their own.
+//!
+//! A process has a list of regions in one of the forms of the [cached list](squall_objects::cached): shared,
+//! a cache on each processor, or full caches only where its threads are. The list is an object of its own,
+//! which can be swapped while faults run.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use squall::objects::cached;
+//! use squall::objects::pages::{self, Supply};
+//! use squall::pager::process::Process;
+//! use squall::pager::region::{self, Mapping};
+//! use squall::pager::{cache, source};
+//!
+//! let memory = pages::distributed(Supply::system(1000));
+//! let process = Process::new(cached::Form::shared(), memory.handle(), 100);
+//! let heap = cache::partitioned(source::zero_fill(1 << 20), process.page_manager());
+//! let region = process.map(region::Form::Distributed, Mapping::new(Arc::new(heap)))?;
+//! process.pin_mut(region.start() + 5000)?[904] = 1;
+//! assert_eq!(process.pin(region.start() + 4096)?[904], 1);
+//! process.unmap(region.start())?;
+//! assert!(process.pin(region.start()).is_err());
+//! # Ok::<(), squall::pager::PageFault>(())
+//! ```
+//!
+//! # Source
+//! Appavoo 2005, §4.1.1 and §4.1.2 (CO-43, CO-44); Gamsa et al. 1999 (TO-05); Unrau et al. 1995 (HU-12).
+
+use squall_core::{Handle, Owned};
+use squall_objects::cached::{self, CachedList, Items, List};
+use squall_objects::pages::{self, PagePool, Supply};
+use std::fmt;
+
+use crate::cache::{self, Access, Located, PAGE_BYTES};
+use crate::error::PageFault;
+use crate::region::{self, Mapping, Region};
+use crate::slot::{Frame, FrameMut};
+
+/// The first address that [`Process::map`] uses. The addresses below hold no region.
+const FIRST: u64 = 1 << 32;
+/// The largest address.
+const LAST: u64 = (1 << 47) - 1;
+/// Unmapped addresses after each region that [`Process::map`] places.
+const GUARD_BYTES: u64 = PAGE_BYTES as u64;
+
+/// A region in the list of its process.
+struct Mapped {
+    start: u64,
+    /// The first address after the region, at the time when it was mapped.
+    end: u64,
+    region: Owned<dyn Region>,
+}
+
+/// A region of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedRegion {
+    start: u64,
+    region: Handle<dyn Region>,
+}
+
+impl MappedRegion {
+    /// Returns the first address.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Returns the region.
+    pub fn handle(&self) -> Handle<dyn Region> {
+        self.region
+    }
+}
+
+/// An address space.
+///
+/// Dropping it destroys its regions and its page manager.
+pub struct Process {
+    regions: List<Mapped>,
+    memory: Owned<dyn PagePool>,
+}
+
+impl Process {
+    /// Creates an empty process. Its page manager gets up to `max_pages` pages from `memory`.
+    ///
+    /// # Panics
+    /// If an object cannot be created: see [`CreateError`](squall_core::CreateError).
+    #[track_caller]
+    pub fn new(form: cached::Form, memory: Handle<dyn PagePool>, max_pages: usize) -> Process {
+        let memory = pages::distributed(Supply::under(memory, max_pages));
+        Process { regions: cached::list(form), memory }
+    }
+
+    /// Returns the page manager, for the caches of memory that is this process's alone. Caches of files that
+    /// several processes use belong to the pool of all (AD-08).
+    pub fn page_manager(&self) -> Handle<dyn PagePool> {
+        self.memory.handle()
+    }
+
+    /// Returns the list of regions, for hot-swaps and tools.
+    pub fn regions(&self) -> RegionList {
+        RegionList(self.regions.handle())
+    }
+
+    /// Maps a file at free addresses.
+    ///
+    /// # Errors
+    /// [`PageFault::NoAddresses`]
+    pub fn map(&self, form: region::Form, mapping: Mapping) -> Result<MappedRegion, PageFault> {
+        loop {
+            let start = self.gap(mapping.bytes)?;
+            match self.map_at(start, form, mapping.clone()) {
+                // Another thread took the addresses.
+                Err(PageFault::Overlap { .. }) => {}
+                mapped => return mapped,
+            }
+        }
+    }
+
+    /// Returns the start of a gap for a region of this length.
+    fn gap(&self, bytes: u64) -> Result<u64, PageFault> {
+        let none = PageFault::NoAddresses { bytes };
+        let needed = bytes.checked_next_multiple_of(PAGE_BYTES as u64);
+        let Some(needed) = needed.and_then(|bytes| bytes.checked_add(GUARD_BYTES)) else { return Err(none) };
+        let mut taken: Vec<_> = self.regions.iter().map(|region| (region.start, region.end)).collect();
+        taken.sort_unstable();
+        let mut start = FIRST;
+        for (first, end) in taken {
+            if first >= start && first - start >= needed {
+                break;
+            }
+            start = start.max(end.next_multiple_of(PAGE_BYTES as u64) + GUARD_BYTES);
+        }
+        if LAST.saturating_sub(start) < needed { Err(none) } else { Ok(start) }
+    }
+
+    /// Maps a file at this address, a multiple of the size of a page.
+    ///
+    /// # Errors
+    /// [`PageFault::Overlap`] if a region has addresses in the range. A region that is being unmapped has its
+    /// addresses until the unmap is over. [`PageFault::NoAddresses`] if the range is outside of the address
+    /// space.
+    ///
+    /// # Panics
+    /// If `start` is not the address of a page.
+    pub fn map_at(
+        &self,
+        start: u64,
+        form: region::Form,
+        mapping: Mapping,
+    ) -> Result<MappedRegion, PageFault> {
+        assert!(start.is_multiple_of(PAGE_BYTES as u64), "{start:#x} is not the address of a page");
+        let bytes = mapping.bytes;
+        let end = start.checked_add(bytes).filter(|end| *end <= LAST);
+        let end = end.ok_or(PageFault::NoAddresses { bytes })?;
+        let region = region::with_form(form, start, mapping);
+        let mapped = MappedRegion { start, region: region.handle() };
+        let overlaps = |there: &Mapped, new: &Mapped| there.start < new.end && new.start < there.end;
+        match self.regions.try_insert(Mapped { start, end, region }, overlaps) {
+            Ok(_) => Ok(mapped),
+            Err(_) => Err(PageFault::Overlap { start, end }),
+        }
+    }
+
+    /// Returns the region at this address.
+    pub fn region(&self, address: u64) -> Option<MappedRegion> {
+        let contains = |region: &Mapped| region.start <= address && address < region.end;
+        self.regions
+            .find(contains, |mapped| MappedRegion { start: mapped.start, region: mapped.region.handle() })
+    }
+
+    /// Pins the page at this address for reading, and brings it into memory first if it is not there.
+    ///
+    /// # Errors
+    /// [`PageFault`]
+    pub fn pin(&self, address: u64) -> Result<Frame, PageFault> {
+        let found = cache::pin_resident(|guard| {
+            let mapped = self.region(address)?;
+            mapped.region.try_find(guard, address - mapped.start).ok().flatten()
+        });
+        match found {
+            Some(frame) => Ok(frame),
+            None => cache::pin_absent(|| self.fault(address, Access::Read)),
+        }
+    }
+
+    /// Pins the page at this address for writing, and brings it into memory first if it is not there. Waits
+    /// until no other thread pins it.
+    ///
+    /// # Errors
+    /// [`PageFault`]
+    pub fn pin_mut(&self, address: u64) -> Result<FrameMut, PageFault> {
+        cache::pin_mut(|| self.fault(address, Access::Write))
+    }
+
+    /// Brings the page at this address into memory, if it is not there.
+    ///
+    /// # Errors
+    /// [`PageFault`]
+    pub fn fault(&self, address: u64, access: Access) -> Result<Located, PageFault> {
+        let mapped = self.region(address).ok_or(PageFault::NoRegion { address })?;
+        match mapped.region.fault(address - mapped.start, access) {
+            // It was unmapped meanwhile.
+            Err(PageFault::Call(_)) => Err(PageFault::NoRegion { address }),
+            result => result,
+        }
+    }
+
+    /// Unmaps the region that begins at this address. Its pages stay in its file cache.
+    ///
+    /// # Errors
+    /// [`PageFault::NoRegion`], or [`PageFault::Unmapped`] if another thread unmaps it.
+    pub fn unmap(&self, start: u64) -> Result<(), PageFault> {
+        let item = self.regions.get(|region| region.start == start);
+        let item = item.ok_or(PageFault::NoRegion { address: start })?;
+        item.region.unmap()?;
+        // From here on the addresses are free (rule 5).
+        self.regions.remove_item(&item);
+        Ok(())
+    }
+
+    /// Maps a copy of a region at free addresses. The two share pages until one of them writes a page.
+    /// `copies` makes two copies of the file: see [`cache::copy_of`].
+    ///
+    /// # Errors
+    /// [`PageFault`]
+    pub fn copy(
+        &self,
+        start: u64,
+        form: region::Form,
+        copies: &mut dyn FnMut(region::SharedCache) -> [Owned<dyn cache::FileCache>; 2],
+    ) -> Result<MappedRegion, PageFault> {
+        let item = self.regions.get(|region| region.start == start);
+        let item = item.ok_or(PageFault::NoRegion { address: start })?;
+        let (bytes, rights) = (item.region.len(), item.region.rights());
+        let cache = item.region.copy(copies)?;
+        self.map(form, Mapping::new(cache).part(item.region.first_page(), bytes).with_rights(rights))
+    }
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process").field("regions", &self.regions.len()).finish_non_exhaustive()
+    }
+}
+
+/// The list of regions of a process.
+#[derive(Clone, Copy)]
+pub struct RegionList(Handle<dyn CachedList<Mapped>>);
+
+impl RegionList {
+    /// Changes the form by a hot-swap.
+    ///
+    /// # Errors
+    /// [`SwapError`](squall_core::swap::SwapError): the list is unchanged.
+    pub fn set_form(
+        self,
+        form: cached::Form,
+    ) -> Result<squall_core::swap::SwapReport, squall_core::swap::SwapError> {
+        squall_core::swap::swap(self.0, cached::new_list(form))
+    }
+
+    /// Returns the form.
+    pub fn form(self) -> cached::Form {
+        self.0.form()
+    }
+}
+
+impl fmt::Debug for RegionList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RegionList").field(&Handle::id(self.0)).finish()
+    }
+}

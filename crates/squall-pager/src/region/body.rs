@@ -1,0 +1,212 @@
+//! The part of a region that all forms share, and that a swap moves: everything but the admission.
+
+use squall_core::Owned;
+use squall_rcu::{Guard, Rcu};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::admission::{Admission, Closed};
+use super::{Mapping, Rights, SharedCache};
+use crate::cache::{Access, FileCache, Located, PAGE_BYTES, Resident};
+use crate::error::PageFault;
+
+/// The state that faults read. It changes only while the admission is stopped.
+struct State {
+    cache: SharedCache,
+    bytes: u64,
+    /// Read in the form that does not count faults on resident pages.
+    is_open: bool,
+}
+
+/// Everything but the admission.
+pub(super) struct Body {
+    start: u64,
+    first_page: u64,
+    rights: Rights,
+    state: Rcu<State>,
+    /// Held by the control operations, one at a time.
+    control: Mutex<()>,
+    /// Set by the unmap that wins (rule 4).
+    is_closed: AtomicBool,
+}
+
+/// Leaves the admission when dropped, also during a panic.
+struct Inside<'a, A: Admission>(&'a A, &'a A::Local);
+
+impl<A: Admission> Drop for Inside<'_, A> {
+    fn drop(&mut self) {
+        self.0.leave(self.1);
+    }
+}
+
+/// Restarts the admission when dropped, also during a panic.
+struct Stopped<'a, A: Admission>(&'a A);
+
+impl<A: Admission> Drop for Stopped<'_, A> {
+    fn drop(&mut self) {
+        // It was stopped, and the control lock is held. So no other control operation is at work.
+        let _ = self.0.restart();
+    }
+}
+
+impl Body {
+    pub(super) fn new(start: u64, mapping: Mapping) -> Body {
+        let state = State { cache: mapping.cache, bytes: mapping.bytes, is_open: true };
+        Body {
+            start,
+            first_page: mapping.first_page,
+            rights: mapping.rights,
+            state: Rcu::new(Box::new(state)),
+            control: Mutex::new(()),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    pub(super) fn first_page(&self) -> u64 {
+        self.first_page
+    }
+
+    pub(super) fn rights(&self) -> Rights {
+        self.rights
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        squall_rcu::pin(|guard| self.state.load(guard).bytes)
+    }
+
+    pub(super) fn cache(&self) -> SharedCache {
+        squall_rcu::pin(|guard| self.state.load(guard).cache.clone())
+    }
+
+    /// Returns the number of the page at an offset, unless it lies beyond the end.
+    #[inline]
+    fn page(&self, state: &State, offset: u64) -> Option<u64> {
+        (offset < state.bytes).then(|| self.first_page + offset / PAGE_BYTES as u64)
+    }
+
+    /// Finds a resident page.
+    #[inline]
+    pub(super) fn find<'o, A: Admission>(
+        &self,
+        admission: &A,
+        local: &A::Local,
+        guard: &'o Guard,
+        offset: u64,
+    ) -> Option<Resident<'o>> {
+        let _inside = if A::COUNTS_RESIDENT {
+            admission.try_enter(local).ok()?;
+            Some(Inside(admission, local))
+        } else {
+            None
+        };
+        let state = self.state.load(guard);
+        if !A::COUNTS_RESIDENT && !state.is_open {
+            return None;
+        }
+        let page = self.page(state, offset)?;
+        state.cache.handle().try_find(guard, page).ok().flatten()
+    }
+
+    /// Brings a page into memory.
+    pub(super) fn fault<A: Admission>(
+        &self,
+        admission: &A,
+        local: &A::Local,
+        offset: u64,
+        access: Access,
+    ) -> Result<Located, PageFault> {
+        if access == Access::Write && self.rights == Rights::Read {
+            return Err(PageFault::ReadOnly { start: self.start });
+        }
+        admission.enter(local).map_err(|Closed| PageFault::Unmapped { start: self.start })?;
+        let _inside = Inside(admission, local);
+        // The cache stays while this is inside.
+        let (page, cache, length) = squall_rcu::pin(|guard| {
+            let state = self.state.load(guard);
+            (self.page(state, offset), state.cache.handle(), state.bytes)
+        });
+        let page = page.ok_or(PageFault::BeyondRegion { start: self.start, offset, length })?;
+        cache.fault(page, access)
+    }
+
+    /// Runs a control operation while no fault is inside, and lets faults go on afterwards.
+    fn while_stopped<A: Admission, R>(
+        &self,
+        admission: &A,
+        act: impl FnOnce(SharedCache, u64) -> Result<(SharedCache, u64, R), PageFault>,
+    ) -> Result<R, PageFault> {
+        let _control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        let unmapped = || PageFault::Unmapped { start: self.start };
+        if self.is_closed() {
+            return Err(unmapped());
+        }
+        admission.stop().map_err(|_| unmapped())?;
+        let _stopped = Stopped(admission);
+        let (cache, bytes) = (self.cache(), self.len());
+        if !A::COUNTS_RESIDENT {
+            self.set(cache.clone(), bytes, false);
+            // The operations that saw the region open end.
+            squall_rcu::wait().expect("a control operation runs outside operations");
+        }
+        match act(cache.clone(), bytes) {
+            Ok((cache, bytes, result)) => {
+                self.set(cache, bytes, true);
+                Ok(result)
+            }
+            Err(error) => {
+                self.set(cache, bytes, true);
+                Err(error)
+            }
+        }
+    }
+
+    fn set(&self, cache: SharedCache, bytes: u64, is_open: bool) {
+        self.state.replace(Box::new(State { cache, bytes, is_open }));
+    }
+
+    /// Shortens the region (rule 6).
+    pub(super) fn truncate<A: Admission>(&self, admission: &A, bytes: u64) -> Result<(), PageFault> {
+        self.while_stopped(admission, |cache, length| {
+            if bytes > length {
+                return Err(PageFault::BeyondRegion { start: self.start, offset: bytes, length });
+            }
+            Ok((cache, bytes, ()))
+        })
+    }
+
+    /// Replaces the cache by a copy of it, and returns another copy (rule 7).
+    pub(super) fn copy<A: Admission>(
+        &self,
+        admission: &A,
+        copies: &mut dyn FnMut(SharedCache) -> [Owned<dyn FileCache>; 2],
+    ) -> Result<SharedCache, PageFault> {
+        self.while_stopped(admission, |cache, bytes| {
+            let [own, other] = copies(cache).map(Arc::new);
+            Ok((own, bytes, other))
+        })
+    }
+
+    /// Lets running faults end and refuses new ones (rules 2 to 4).
+    pub(super) fn unmap<A: Admission>(&self, admission: &A) -> Result<(), PageFault> {
+        let unmapped = || PageFault::Unmapped { start: self.start };
+        // Relaxed: one thread wins, and the admission orders the rest.
+        if self.is_closed.swap(true, Ordering::Relaxed) {
+            return Err(unmapped());
+        }
+        let _control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        admission.shut_down().map_err(|_| unmapped())?;
+        self.set(self.cache(), self.len(), false);
+        if !A::COUNTS_RESIDENT {
+            squall_rcu::wait().expect("an unmap runs outside operations");
+        }
+        Ok(())
+    }
+}
