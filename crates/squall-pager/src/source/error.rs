@@ -1,6 +1,7 @@
 //! Errors of sources.
 
 use squall_core::CallError;
+use squall_objects::pages::PAGE_BYTES;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -47,6 +48,20 @@ pub enum SourceErrorKind {
     },
     /// The compressed page cannot be decompressed: its memory was overwritten.
     Damaged,
+    /// The path is no regular file, but a directory or a device.
+    NotAFile,
+    /// The file for a swap has contents, which would be lost.
+    NotEmpty {
+        /// Length of the file in bytes.
+        bytes: u64,
+    },
+    /// The source of the swap has pages that are not zeros, and the replacement cannot keep them.
+    HasPages,
+    /// Too many sources stand one above the other, because no swap was followed by a migration.
+    TooDeep {
+        /// The largest number.
+        max: u32,
+    },
     /// The system refused.
     Io {
         /// The attempt, for example `read`.
@@ -89,7 +104,7 @@ impl fmt::Display for SourceErrorKind {
                 write!(f, "it begins beyond the end, at {len} bytes; set the length first")
             }
             SourceErrorKind::WrongSize { bytes } => {
-                write!(f, "the buffer has {bytes} bytes, and a page {}", super::PAGE_BYTES)
+                write!(f, "the buffer has {bytes} bytes, and a page {}", PAGE_BYTES)
             }
             SourceErrorKind::KeepsNothing => {
                 f.write_str("this source keeps no page that is written; keep the page in memory")
@@ -103,6 +118,19 @@ impl fmt::Display for SourceErrorKind {
                 f,
                 "{needed} compressed bytes do not fit beside {stored} below the limit of {limit}; raise it, \
                  or swap to a file"
+            ),
+            SourceErrorKind::NotAFile => f.write_str("it is no regular file; open one"),
+            SourceErrorKind::NotEmpty { bytes } => write!(
+                f,
+                "the file for the swap has {bytes} bytes, which would be lost; truncate it, or open another one"
+            ),
+            SourceErrorKind::HasPages => f.write_str(
+                "the old source has pages, and this one cannot keep them; swap to a file, or to \
+                 compressed memory",
+            ),
+            SourceErrorKind::TooDeep { max } => write!(
+                f,
+                "pages would lie in more than {max} sources, one above the other; migrate them before the next swap"
             ),
             SourceErrorKind::Damaged => f.write_str("its compressed bytes were overwritten in memory"),
             SourceErrorKind::Io { action, error } => write!(f, "cannot {action}: {error}"),
