@@ -78,7 +78,7 @@ thread_local! {
 impl Block {
     /// Makes the block of these bytes, or `None` if all are zeros.
     fn new(page: &[u8]) -> Option<Block> {
-        if page.iter().all(|byte| *byte == 0) {
+        if *page == [0; PAGE_BYTES][..page.len()] {
             return None;
         }
         let bytes = SCRATCH.with_borrow_mut(|scratch| {

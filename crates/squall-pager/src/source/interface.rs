@@ -8,6 +8,9 @@ use super::error::SourceError;
 ///
 /// Page `n` has the bytes from `n * PAGE_BYTES` on. The last page has zeros beyond the length.
 ///
+/// A buffer must be memory that causes no fault to the source's own pages. The built-in sources hold locks
+/// while they use it.
+///
 /// # Errors
 /// If the object was destroyed, methods with a `Result` return
 /// [`SourceErrorKind::Call`](super::SourceErrorKind::Call).

@@ -24,6 +24,9 @@
 //! Source: Appavoo 2005, §4.1 (File Representatives, CO-42): an anonymous one answers first touches from
 //! read-mostly data. The layers are our own.
 
+#[cfg(test)]
+mod tests;
+
 use squall_lock::{DistributedRwLock, Lock};
 use squall_objects::pages::PAGE_BYTES;
 use std::collections::HashMap;
