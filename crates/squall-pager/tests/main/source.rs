@@ -237,6 +237,8 @@ fn a_page_that_is_cut_off_and_grown_again_is_zeros_in_both_layers() {
     source.set_len(PAGE + 7).unwrap();
     source.set_len(2 * PAGE).unwrap();
     assert_eq!([0, 1].map(sum), [PAGE, 7]);
+    source.set_len(0).unwrap();
+    assert_eq!(source.statistics().stored_bytes, 0);
 }
 
 #[test]

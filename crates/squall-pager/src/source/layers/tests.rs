@@ -6,8 +6,11 @@ use crate::source::zeros::Zeros;
 use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+use std::thread;
 
-/// A store in plain memory, of which one write fails when it is half done.
+/// A store in plain memory, of which one write fails when it is half done. In the middle of each call it lets
+/// other threads run.
 #[derive(Default)]
 struct Frail {
     bytes: RwLock<Vec<u8>>,
@@ -34,7 +37,11 @@ impl Store for Frail {
 
     fn fill(&self, page: u64, into: &mut [u8], len: u64) -> Result<Filled, SourceErrorKind> {
         let within = bytes_within(page, len);
-        into[..within].copy_from_slice(&self.bytes.read().unwrap()[page as usize * PAGE_BYTES..][..within]);
+        for half in [0..within / 2, within / 2..within] {
+            let bytes = &self.bytes.read().unwrap()[page as usize * PAGE_BYTES..];
+            into[half.clone()].copy_from_slice(&bytes[half]);
+            thread::yield_now();
+        }
         into[within..].fill(0);
         Ok(Filled::Read)
     }
@@ -42,7 +49,11 @@ impl Store for Frail {
     fn write(&self, page: u64, from: &[u8], _: u64) -> Result<(), SourceErrorKind> {
         let fails = self.breaks.write().unwrap().take_if(|(at, _)| *at == page);
         let half = if fails.is_some() { from.len() / 2 } else { from.len() };
-        self.bytes.write().unwrap()[page as usize * PAGE_BYTES..][..half].copy_from_slice(&from[..half]);
+        for part in [0..half / 2, half / 2..half] {
+            let bytes = &mut self.bytes.write().unwrap()[page as usize * PAGE_BYTES..];
+            bytes[part.clone()].copy_from_slice(&from[part]);
+            thread::yield_now();
+        }
         match fails {
             None => Ok(()),
             Some((_, false)) => {
@@ -135,6 +146,33 @@ fn the_bits_of_migrated_blocks_are_dropped() {
     assert_eq!((source.migrate(130).unwrap(), blocks()), (70, 2));
     source.write(0, &[3; PAGE_BYTES]).unwrap();
     assert_eq!(blocks(), 2);
+}
+
+#[test]
+fn calls_of_one_page_exclude_each_other_and_migrations() {
+    for round in 0..30 {
+        let below = Layers::new(Frail::default(), 2 * PAGE);
+        below.store.set_len(0, 2 * PAGE).unwrap();
+        (0..2).for_each(|page| below.write(page, &[1; PAGE_BYTES]).unwrap());
+        let source = Layers::over(Frail::default(), Contents::new(Arc::new(below))).unwrap();
+        let start = Barrier::new(3);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                while source.migrate(1).unwrap() > 0 {}
+            });
+            scope.spawn(|| {
+                start.wait();
+                (0..100).for_each(|_| assert!(byte(&source, round % 2) > 0));
+            });
+            start.wait();
+            for value in 2..=100 {
+                source.write(round % 2, &[value; PAGE_BYTES]).unwrap();
+                assert_eq!(byte(&source, round % 2), value, "the write is lost");
+            }
+        });
+        assert_eq!([round % 2, 1 - round % 2].map(|page| byte(&source, page)), [100, 1]);
+    }
 }
 
 /// All locks are held by this thread, so a call that takes one would wait forever, or panic.
