@@ -34,4 +34,5 @@ pub mod sync;
 mod system;
 pub mod tls;
 pub mod trace;
+pub mod uffd;
 pub mod waits;
