@@ -12,6 +12,7 @@
 pub mod affinity;
 pub mod area;
 pub mod branch;
+pub mod fault;
 pub mod fork;
 pub mod frame;
 pub mod futex;
