@@ -199,34 +199,41 @@ unsafe fn is_write(context: *mut c_void) -> Option<bool> {
 /// `context` is that of a fault, as the kernel gave it to the running handler.
 #[cfg(target_arch = "aarch64")]
 unsafe fn is_write(context: *mut c_void) -> Option<bool> {
-    /// Bytes for records behind the registers.
-    const RECORDS: usize = 4096;
-    const ESR: u32 = 0x4553_5201;
-    // SAFETY: the records are the last part of the kernel's context, 16-aligned.
+    // SAFETY: the records are the last part of the kernel's context. It outlives this call, and no other code
+    // uses it meanwhile.
     let records = unsafe {
         let machine = &raw const (*context.cast::<libc::ucontext_t>()).uc_mcontext;
-        machine.cast::<u8>().add(size_of::<libc::mcontext_t>() - RECORDS)
+        &*machine.cast::<u8>().add(size_of::<libc::mcontext_t>() - RECORDS).cast::<[u8; RECORDS]>()
     };
+    direction(records)
+}
+
+/// Bytes for records behind the registers, on aarch64.
+#[cfg(any(test, target_arch = "aarch64"))]
+const RECORDS: usize = 4096;
+
+/// Reads the direction of an access from the kernel's records.
+///
+/// Each record begins with its kind and its size. One kind has the exception syndrome next. A data abort
+/// (class 0x24, or 0x25 from the kernel's level) has its direction in bit 6 of that.
+#[cfg(any(test, target_arch = "aarch64"))]
+fn direction(records: &[u8; RECORDS]) -> Option<bool> {
+    const SYNDROME: u32 = 0x4553_5201;
+    let half = |at: usize| Some(u32::from_ne_bytes(records.get(at..at + 4)?.try_into().ok()?));
     let mut at = 0;
-    while at + 16 <= RECORDS {
-        // SAFETY: 16 bytes within the records. Each begins with a word for its kind and one for its size.
-        let (kind, bytes, value) = unsafe {
-            let record = records.add(at);
-            (
-                record.cast::<u32>().read_unaligned(),
-                record.add(4).cast::<u32>().read_unaligned(),
-                record.add(8).cast::<u64>().read_unaligned(),
-            )
-        };
-        match kind {
-            // A data abort (class 0x24, or 0x25 at the same level) has its direction in bit 6.
-            ESR => return matches!(value >> 26 & 0x3f, 0x24 | 0x25).then_some(value >> 6 & 1 != 0),
-            0 => return None,
-            _ if bytes < 8 => return None,
-            _ => at += bytes as usize,
+    loop {
+        let (kind, bytes) = (half(at)?, half(at + 4)? as usize);
+        if kind == SYNDROME {
+            // The class and the direction are in the lower half, which is first.
+            let syndrome = half(at + 8)?;
+            return matches!(syndrome >> 26, 0x24 | 0x25).then_some(syndrome >> 6 & 1 != 0);
         }
+        // A record without a kind is the last one. One without a size would never end.
+        if kind == 0 || bytes < 8 {
+            return None;
+        }
+        at += bytes;
     }
-    None
 }
 
 /// Other processors do not tell.
@@ -236,4 +243,37 @@ unsafe fn is_write(context: *mut c_void) -> Option<bool> {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe fn is_write(_context: *mut c_void) -> Option<bool> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The records of the kernel, one after the other: kind, size, and the first word behind them.
+    fn records(list: &[(u32, u32, u32)]) -> [u8; RECORDS] {
+        let mut bytes = [0; RECORDS];
+        let mut at = 0;
+        for (kind, size, value) in list {
+            for (place, half) in [kind, size, value].into_iter().enumerate() {
+                bytes[at + 4 * place..][..4].copy_from_slice(&half.to_ne_bytes());
+            }
+            at += *size as usize;
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_direction_of_a_data_abort_is_found_behind_other_records() {
+        const FLOATS: (u32, u32, u32) = (0x4650_8001, 528, 0);
+        let syndrome = |value| (0x4553_5201, 16, value);
+        assert_eq!(direction(&records(&[FLOATS, syndrome(0x24 << 26 | 1 << 6 | 7)])), Some(true));
+        assert_eq!(direction(&records(&[syndrome(0x25 << 26 | 7), FLOATS])), Some(false));
+        // An abort of an instruction has no direction.
+        assert_eq!(direction(&records(&[syndrome(0x20 << 26 | 1 << 6)])), None);
+        assert_eq!(direction(&records(&[FLOATS])), None);
+        assert_eq!(direction(&records(&[])), None);
+        // Sizes that lead nowhere.
+        assert_eq!(direction(&records(&[(1, 0, 0)])), None);
+        assert_eq!(direction(&records(&[(1, 4000, 0), (1, 96, 0)])), None);
+    }
 }

@@ -11,7 +11,8 @@ use std::io;
 pub enum OpenError {
     /// The system is not Linux, or the program runs under Miri.
     Unsupported,
-    /// The kernel was built without userfaultfd, or is older than 4.3.
+    /// The kernel was built without userfaultfd, or is older than 4.3. Before Linux 6.1, a filter of system
+    /// calls (seccomp) that answers `ENOSYS` looks like that, too.
     Absent,
     /// The process lacks each of the grants.
     Denied(Grants),
@@ -53,7 +54,8 @@ impl fmt::Display for OpenError {
         match self {
             OpenError::Unsupported => f.write_str("userfaultfd needs Linux: use another kind of memory here"),
             OpenError::Absent => f.write_str(
-                "the kernel has no userfaultfd: it needs Linux 4.3 or later, with CONFIG_USERFAULTFD",
+                "the kernel has no userfaultfd, or a seccomp profile hides it: use Linux 4.3 or later with \
+                 CONFIG_USERFAULTFD, and allow userfaultfd(2)",
             ),
             OpenError::Denied(grants) => grants.fmt(f),
             OpenError::ForkEvents => f.write_str(

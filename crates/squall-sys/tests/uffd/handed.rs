@@ -25,8 +25,9 @@ fn message(socket: &UnixStream, act: impl Fn(i32, &mut libc::msghdr) -> isize) {
 
 fn send(socket: &UnixStream, uffd: &Uffd) {
     let mut control = Control([0; 32]);
+    let space = control.0.as_mut_ptr();
     message(socket, |socket, header| {
-        header.msg_control = control.0.as_ptr().cast_mut().cast();
+        header.msg_control = space.cast();
         // SAFETY: the space holds a header and one descriptor, to which `CMSG_DATA` points.
         unsafe {
             header.msg_controllen = libc::CMSG_SPACE(4) as _;
@@ -38,7 +39,6 @@ fn send(socket: &UnixStream, uffd: &Uffd) {
             libc::sendmsg(socket, header, 0)
         }
     });
-    control.0.fill(0);
 }
 
 fn receive(socket: &UnixStream) -> OwnedFd {

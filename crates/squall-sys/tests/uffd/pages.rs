@@ -1,7 +1,7 @@
 //! Operations on pages, and faults that the faulting thread resolves.
 
 use crate::support::{
-    BOTH, Faults, MISSING, Memory, PLAIN, Plan, copy, file, one_at_a_time, open, page, register,
+    BOTH, Faults, MISSING, Memory, PLAIN, Plan, assert_write, copy, file, one_at_a_time, open, page, register,
 };
 use squall_sys::uffd::{Features, Modes, Operation, Options, Reason, Uffd};
 
@@ -18,12 +18,12 @@ fn a_thread_copies_the_missing_page_that_it_touches() {
         // SAFETY: the same.
         assert_eq!(unsafe { last.read_volatile() }, 0);
         assert_eq!(faults.address(), last.addr());
-        faults.assert_write(false);
+        assert_write(false);
         assert_eq!(memory.read(number), 10 + number as u8);
     }
     assert_eq!(faults.count(), 3);
     memory.write(1, 77);
-    faults.assert_write(true);
+    assert_write(true);
     assert_eq!((faults.count(), memory.read(1)), (4, 77));
 }
 
@@ -90,7 +90,7 @@ fn a_write_to_a_protected_page_is_a_fault_and_is_resolved() {
     let faults = Faults::handle(uffd, Plan::Unprotect, &memory, None);
     assert_eq!((memory.read(2), faults.count()), (3, 0));
     memory.write(2, 50);
-    faults.assert_write(true);
+    assert_write(true);
     assert_eq!((memory.read(2), faults.count(), faults.address()), (50, 1, memory.page(2)));
     memory.write(2, 51);
     assert_eq!(faults.count(), 1);
