@@ -34,8 +34,8 @@ pub(super) fn bytes_within(page: u64, end: u64) -> usize {
 ///
 /// ```
 /// use squall::swap::{State, StateFormats, swap};
-/// use squall_pager::source::{self, Contents, Filled, Source, SourceError, SourceErrorKind};
-/// use squall_pager::source::{PAGE_BYTES, SourceStatistics};
+/// use squall::pager::source::{self, Contents, Filled, Source, SourceError, SourceErrorKind};
+/// use squall::pager::source::{PAGE_BYTES, SourceStatistics};
 /// use std::sync::Arc;
 ///
 /// /// Pages of a vector, which cannot be written.

@@ -65,7 +65,7 @@ pub trait Source: Send + Sync {
     ///
     /// ```
     /// use squall::swap::swap;
-    /// use squall_pager::source::{self, PAGE_BYTES, Source};
+    /// use squall::pager::source::{self, PAGE_BYTES, Source};
     ///
     /// let source = source::compressed(10 * PAGE_BYTES as u64, 1 << 20);
     /// source.write(3, &[1; PAGE_BYTES])?;

@@ -16,7 +16,7 @@
 //!
 //! ```
 //! use squall::swap::swap;
-//! use squall_pager::source::{self, Filled, PAGE_BYTES, Source};
+//! use squall::pager::source::{self, Filled, PAGE_BYTES, Source};
 //!
 //! let source = source::zero_fill(1 << 30);
 //! let mut page = [1; PAGE_BYTES];
@@ -76,7 +76,7 @@ pub use squall_objects::pages::PAGE_BYTES;
 /// A write is an error, so a page that was changed must stay in memory.
 ///
 /// ```
-/// use squall_pager::source::{self, Filled, PAGE_BYTES, Source};
+/// use squall::pager::source::{self, Filled, PAGE_BYTES, Source};
 ///
 /// let source = source::zero_fill(1 << 30);
 /// let mut page = [1; PAGE_BYTES];
@@ -99,7 +99,7 @@ pub fn zero_fill(bytes: u64) -> Owned<dyn Source> {
 /// together take at most `limit_bytes`, and some 40 bytes for each.
 ///
 /// ```
-/// use squall_pager::source::{self, PAGE_BYTES, Source, SourceErrorKind};
+/// use squall::pager::source::{self, PAGE_BYTES, Source, SourceErrorKind};
 ///
 /// let source = source::compressed(1 << 30, 100);
 /// source.write(0, &[1; PAGE_BYTES])?;
@@ -124,7 +124,7 @@ pub fn compressed(bytes: u64, limit_bytes: u64) -> Owned<dyn Source> {
 /// written.
 ///
 /// ```no_run
-/// use squall_pager::source::{self, PAGE_BYTES, Source};
+/// use squall::pager::source::{self, PAGE_BYTES, Source};
 ///
 /// let file = std::fs::File::open("words.txt")?;
 /// let source = source::file(file, "words.txt")?;
@@ -151,7 +151,7 @@ pub fn file(file: File, name: &str) -> Result<Owned<dyn Source>, SourceError> {
 ///
 /// ```
 /// use squall::swap::swap;
-/// use squall_pager::source::{self, PAGE_BYTES, Source};
+/// use squall::pager::source::{self, PAGE_BYTES, Source};
 ///
 /// let source = source::compressed(1 << 30, 1 << 20);
 /// swap(source.handle(), source::new_zero_fill()).unwrap();
@@ -167,7 +167,7 @@ pub fn new_zero_fill() -> Replacement<dyn Source> {
 ///
 /// ```
 /// use squall::swap::swap;
-/// use squall_pager::source::{self, Filled, PAGE_BYTES, Source};
+/// use squall::pager::source::{self, Filled, PAGE_BYTES, Source};
 ///
 /// let source = source::compressed(1 << 30, 1 << 20);
 /// source.write(0, &[1; PAGE_BYTES])?;
@@ -189,7 +189,7 @@ pub fn new_compressed(limit_bytes: u64) -> Replacement<dyn Source> {
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use squall::swap::swap;
-/// use squall_pager::source::{self, PAGE_BYTES, Source};
+/// use squall::pager::source::{self, PAGE_BYTES, Source};
 /// use std::fs::File;
 ///
 /// let source = source::compressed(4 * PAGE_BYTES as u64, 1 << 20);
