@@ -1,0 +1,6 @@
+//! Tests of caches, regions and processes. They need no files, so Miri runs them too.
+#![cfg(not(loom))]
+
+mod cache;
+mod memory;
+mod region;
