@@ -8,6 +8,10 @@
 //! Kernel features in use, with their first version: `membarrier` private expedited (4.14) and its
 //! restartable-sequence form (5.10), restartable sequences (4.18, registered by glibc 2.35 and later),
 //! wipe-on-fork pages (4.14), sealed files in memory (3.17), futex.
+//!
+//! Of userfaultfd (4.3): missing pages of shared memory (4.11), faults as SIGBUS (4.14), write protection
+//! (5.7), minor faults of shared memory (5.14), /dev/userfaultfd (6.1), poison (6.6), asynchronous write
+//! protection (6.7), moves (6.8).
 
 pub mod affinity;
 pub mod area;
