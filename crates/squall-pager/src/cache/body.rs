@@ -1,16 +1,18 @@
 //! The part of a file cache that all forms share, and that a swap moves: everything but the index.
 
 use squall_core::{Handle, Owned};
+use squall_machine::pervp::PerVpWord;
 use squall_objects::pages::{Attachment, Page, PagePool, PagePoolExt, PageUser};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::fill::Fill;
 use super::{Access, Attribute, FileCache, FileCacheExt, PAGE_BYTES, Sensors};
 use crate::dirty::Ledger;
 use crate::error::PageFault;
-use crate::index::{Index, Lookup, Position};
+use crate::index::{Index, Lookup, Position, Reservation};
 use crate::slot::{Dirty, Entry, Latched, Slot, Taken};
 use crate::source::{Filled, Source};
 
@@ -49,7 +51,7 @@ pub(crate) struct Body {
     length: RwLock<()>,
     dirty_max: AtomicUsize,
     patience_ms: AtomicUsize,
-    fills: AtomicU64,
+    fills: PerVpWord,
     evictions: AtomicU64,
     written: AtomicU64,
     /// Detached before the user ends.
@@ -104,7 +106,7 @@ impl Body {
             length: RwLock::default(),
             dirty_max: AtomicUsize::new(Attribute::DirtyMax.default_value()),
             patience_ms: AtomicUsize::new(Attribute::PatienceMs.default_value()),
-            fills: AtomicU64::new(0),
+            fills: PerVpWord::new(),
             evictions: AtomicU64::new(0),
             written: AtomicU64::new(0),
             attachment: OnceLock::new(),
@@ -162,7 +164,7 @@ impl Body {
         Sensors {
             resident,
             dirty: self.ledger.count(),
-            fills: self.fills.load(Ordering::Relaxed),
+            fills: self.fills.sum(),
             evictions: self.evictions.load(Ordering::Relaxed),
             written: self.written.load(Ordering::Relaxed),
         }
@@ -225,9 +227,45 @@ impl Body {
         }
     }
 
+    /// Fills a page that is reserved, outside of a call of the cache.
+    pub(super) fn fill(&self, reserved: Box<dyn Reservation>, number: u64) -> Result<(), PageFault> {
+        let entry = match self.load(number, Access::Read) {
+            Ok((_, entry)) => entry,
+            Err(error) => {
+                reserved.fail(error.clone());
+                return Err(error);
+            }
+        };
+        // A change of the length comes before, or finds the page.
+        let _length = self.length.read().unwrap_or_else(PoisonError::into_inner);
+        match self.check(number, Access::Read) {
+            // If the cache was replaced meanwhile, the page goes again.
+            Ok(()) => _ = reserved.fill(entry),
+            Err(error) => {
+                reserved.fail(error.clone());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reserves a page, unless it is present or being filled.
+    pub(super) fn begin<I: Index>(
+        self: &Arc<Self>,
+        index: &I,
+        local: &I::Local,
+        number: u64,
+    ) -> Result<Option<Fill>, PageFault> {
+        self.check(number, Access::Read)?;
+        Ok(match index.reserve(local, number, false)? {
+            Lookup::Reserved(reserved) => Some(Fill::new(self.clone(), reserved, number)),
+            Lookup::Found(_) | Lookup::Busy => None,
+        })
+    }
+
     /// Makes the contents of a page that the caller has reserved.
     fn load(&self, number: u64, access: Access) -> Result<(Arc<Slot>, Entry), PageFault> {
-        self.fills.fetch_add(1, Ordering::Relaxed);
+        self.fills.add(1);
         let parent = self.parent.as_ref().filter(|parent| !parent.has_own(number));
         if let (Some(parent), Access::Read) = (parent, access) {
             // Shared with the parent until one of the copies writes it.

@@ -6,7 +6,7 @@ use squall_rcu::Guard;
 use std::sync::{Arc, OnceLock};
 
 use super::body::Body;
-use super::{Access, Attribute, FileCache, Located, Resident, Sensors};
+use super::{Access, Attribute, FileCache, Fill, Located, Resident, Sensors};
 use crate::error::PageFault;
 use crate::index::{Index, Position};
 use crate::slot::Entry;
@@ -93,6 +93,10 @@ impl<I: Index> FileCache for Local<I> {
 
     fn fault(&self, page: u64, access: Access) -> Result<Located, PageFault> {
         self.body.fault(&self.at.root().index, &self.index, page, access).map(Located)
+    }
+
+    fn begin(&self, page: u64) -> Result<Option<Fill>, PageFault> {
+        self.body.begin(&self.at.root().index, &self.index, page)
     }
 
     fn evict(&self, wanted: usize) -> usize {

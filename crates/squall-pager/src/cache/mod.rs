@@ -41,6 +41,7 @@
 //! Appavoo 2005, §4.1.4: K42's File Cache Managers (CO-53, CO-63, CO-64).
 
 mod body;
+mod fill;
 mod forms;
 
 use squall_core::swap::Replacement;
@@ -57,6 +58,7 @@ use crate::index::{OneLock, Partitioned, Replicated};
 use crate::slot::{Frame, FrameMut, Latched, Slot};
 use crate::source::Source;
 use body::Body;
+pub use fill::Fill;
 use forms::Cache;
 pub use squall_objects::pages::PAGE_BYTES;
 
@@ -142,6 +144,13 @@ pub trait FileCache: Send + Sync {
     /// [`PageFault`]
     #[blocking]
     fn fault(&self, page: u64, access: Access) -> Result<Located, PageFault>;
+
+    /// Begins to fill a page. Any thread may finish it: see [`Fill`]. Returns `None` if the page is resident,
+    /// or is being filled.
+    ///
+    /// # Errors
+    /// [`PageFault::BeyondEnd`]
+    fn begin(&self, page: u64) -> Result<Option<Fill>, PageFault>;
 
     /// Evicts pages that were not used lately, and writes changed ones to the file first. Returns their
     /// number. It is smaller than `wanted` if the others are pinned, or cannot be written.

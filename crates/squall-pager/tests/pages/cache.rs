@@ -25,7 +25,7 @@ fn pool(pages: usize) -> Owned<dyn PagePool> {
     pool
 }
 
-/// Frees what objects and slots left to deferred calls.
+/// Frees the memory of deferred calls.
 fn settle() {
     squall_rcu::barrier().unwrap();
 }
@@ -201,6 +201,39 @@ fn a_copy_does_not_find_its_own_evicted_page_in_its_parent() {
     copy.pin_mut(0).unwrap()[0] = 0;
     assert_eq!((copy.evict(9), copy.sensors().resident), (1, 0));
     assert_eq!(copy.pin(0).unwrap()[0], 0);
+}
+
+#[test]
+fn co_53_a_fill_ends_on_another_thread_than_it_began_on() {
+    for form in FORMS {
+        let state = State::with_pages(4);
+        state.bytes.lock().unwrap()[PAGE_BYTES] = 6;
+        let memory = pool(8);
+        let cache = cache::with_form(form, state.source(), memory.handle());
+        let fill = cache.begin(1).unwrap().unwrap();
+        assert!(cache.begin(1).unwrap().is_none(), "it is being filled");
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| cache.pin(1).unwrap()[0]);
+            scope.spawn(move || fill.run().unwrap());
+            assert_eq!(waits.join().unwrap(), 6);
+        });
+        assert!(cache.begin(1).unwrap().is_none(), "it is resident");
+        // A fill that is dropped, fails, or comes after the end of its page.
+        drop(cache.begin(2).unwrap());
+        state.bad_reads.lock().unwrap().insert(2, "not now");
+        assert!(cache.begin(2).unwrap().unwrap().run().is_err());
+        state.bad_reads.lock().unwrap().clear();
+        let late = cache.begin(3).unwrap().unwrap();
+        cache.set_len(3 * PAGE_BYTES as u64).unwrap();
+        assert!(matches!(late.run(), Err(PageFault::BeyondEnd { page: 3, .. })));
+        assert_eq!((state.fills.load(Relaxed), cache.sensors().resident), (3, 1), "{form:?}");
+        // A swap does not wait for a fill, and no page has two slots.
+        let fill = cache.begin(0).unwrap().unwrap();
+        swap(cache.handle(), cache::new_cache(Form::Shared)).unwrap();
+        cache.pin_mut(0).unwrap()[0] = 9;
+        fill.run().unwrap();
+        assert_eq!(cache.pin(0).unwrap()[0], 9);
+    }
 }
 
 /// Marks a page as a whole: a torn page has different words.
