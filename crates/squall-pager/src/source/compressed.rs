@@ -11,8 +11,8 @@
 //! - I3. A block has bytes up to `end`. A cut lowers `end`, and compresses no block again.
 //!
 //! Not promised: the limit covers compressed bytes alone. A block takes about 40 bytes more.
-//! Cost: a write compresses a page, in microseconds. A first touch of a page reads one counter, which is
-//! written when a page of its group is.
+//! Cost: a write compresses a page. A first touch of a page reads one counter, which is written when a page
+//! of its group is.
 //! Source: Appavoo 2005, §4.1 and §8.5: swapping by distributed file representatives of anonymous memory
 //! (CO-42, CO-76).
 

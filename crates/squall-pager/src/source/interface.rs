@@ -24,6 +24,25 @@ pub trait Source: Send + Sync {
         self.len() == 0
     }
 
+    /// Returns whether the page is sure to consist of zeros, and then counts it as a fill. Otherwise
+    /// [`fill`](Source::fill) tells.
+    ///
+    /// By default no page is sure.
+    ///
+    /// ```
+    /// use squall_pager::source::{self, Source};
+    ///
+    /// let source = source::zero_fill(1 << 30);
+    /// assert!(source.is_zeros(7) && !source.is_zeros(1 << 30));
+    /// ```
+    ///
+    /// # Cost
+    /// Three loads in the built-in sources. Wait-free.
+    fn is_zeros(&self, page: u64) -> bool {
+        let _ = page;
+        false
+    }
+
     /// Reads a page into `into`, which has [`PAGE_BYTES`](super::PAGE_BYTES).
     ///
     /// With [`Filled::Zeros`] the page consists of zeros, and `into` is unchanged: the caller provides the

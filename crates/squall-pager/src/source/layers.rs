@@ -9,7 +9,7 @@
 //!   change under the write lock of the page's stripe. A page that is not here has no bytes in the store,
 //!   unless the stripe says that a write failed.
 //! - I2. The base has no bytes at or above its limit. A cut lowers the limit under the write lock of the
-//!   shape. So a page that is cut off and grown again comes from the store, which cut it too.
+//!   base. So a page that is cut off and grown again comes from the store, which cut it too.
 //! - I3. A fill holds the stripe of its page for reading, and a write or migration holds it for writing. So
 //!   no fill sees half of a write, even in a file.
 //! - I4. A store that answers `has_zeros` found its page to be zeros at a moment of the call. The length is
@@ -19,8 +19,8 @@
 //!
 //! Not promised: a store that fails in the middle of a write has undefined bytes in that page. If the page
 //! was not here, it still comes from the base.
-//! Cost: of a fill, a line of the thread's own, the lock of a stripe, and the store's work. A page of zeros
-//! without a base may need neither lock. A bit per page that was written since the swap.
+//! Cost: of a fill, a line of the thread's own, the lock of a stripe, and the store's work. A page that is
+//! sure to be zeros costs three loads. A bit per page that was written since the swap.
 //! Source: Appavoo 2005, §4.1 (File Representatives, CO-42): an anonymous one answers first touches from
 //! read-mostly data. The layers are our own.
 
@@ -43,7 +43,7 @@ const STRIPES: usize = 32;
 const BLOCK_BITS: u32 = 6;
 
 /// A place for pages. [`Layers`] calls it with the page's stripe locked: for writing in `write`, for
-/// reading in `fill`. No call overlaps `forget`.
+/// reading in `fill`. Neither overlaps a `set_len` that lowers the length, or `forget`.
 pub(super) trait Store: Send + Sync + Sized + 'static {
     /// Whether pages can be written.
     const KEEPS_PAGES: bool = true;
@@ -67,7 +67,7 @@ pub(super) trait Store: Send + Sync + Sized + 'static {
     /// Writes the bytes of a page that lie below `len`.
     fn write(&self, page: u64, bytes: &[u8], len: u64) -> Result<(), SourceErrorKind>;
 
-    /// Changes the length of the medium. The first call after a failed one gets the old length again.
+    /// Changes the length of the medium. After an error it is unchanged.
     fn set_len(&self, old: u64, new: u64) -> Result<(), SourceErrorKind>;
 
     /// Drops pages beyond `len`, after the length was lowered.
@@ -254,7 +254,7 @@ impl<S: Store> Layers<S> {
         let gone = base.take_if(|base| base.pages() <= cursor)?;
         self.stripes.iter().for_each(|stripe| stripe.lock().here = HashMap::new());
         self.base_bytes.store(0, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `fill`, which then sees the migrated pages in the store.
+        // Release: pairs with the Acquire in `is_zeros`, which then sees the migrated pages in the store.
         self.has_base.store(false, Ordering::Release);
         Some(gone)
     }
@@ -285,12 +285,14 @@ impl<S: Store> Source for Layers<S> {
         self.len.load(Ordering::Acquire)
     }
 
+    fn is_zeros(&self, page: u64) -> bool {
+        // Acquire: pairs with the Release in `take_base`. The length is read last (I4).
+        !self.has_base.load(Ordering::Acquire) && self.store.has_zeros(page) && page < pages_of(self.len())
+    }
+
     fn fill(&self, page: u64, into: &mut [u8]) -> Result<Filled, SourceError> {
         self.check_buffer(page, into.len())?;
-        // Acquire: pairs with the Release in `take_base`.
-        if !self.has_base.load(Ordering::Acquire) && self.store.has_zeros(page) {
-            // Read now, after the store's answer (I4).
-            self.len_around(page)?;
+        if self.is_zeros(page) {
             return Ok(Filled::Zeros);
         }
         let base = self.base.read();

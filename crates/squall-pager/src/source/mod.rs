@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | [`zero_fill`] | zeros | an error: the page must stay in memory | memory that is never swapped |
 //! | [`compressed`] | zeros | compressed memory, with a limit | anonymous memory |
-//! | [`file`] | the file's bytes | the file | a mapped file; a swap file |
+//! | [`file()`] | the file's bytes | the file | a mapped file; a swap file |
 //!
 //! All have one interface, [`Source`]. A program can implement it for a source of its own: see [`Contents`].
 //!
@@ -37,6 +37,8 @@
 //! - A write that fails loses no page: the caller has it, and writes it again.
 //!
 //! # Limits
+//! - A swap fails if more than 8 sources would stand one above the other. [`Source::migrate`] frees those
+//!   below.
 //! - A file to which a source was swapped has all pages only after [`Source::migrate`] has returned 0.
 //! - The source keeps its length if another program makes the file longer.
 //!
@@ -111,8 +113,8 @@ pub fn zero_fill(bytes: u64) -> Owned<dyn Source> {
 /// # Panics
 /// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 /// # Cost
-/// A write compresses the page with LZ4, in microseconds. A fill of a page that was never written takes no
-/// lock, as long as few pages are written near to it.
+/// A write compresses the page with LZ4. A fill takes no lock if the page and its neighbours were never
+/// written.
 #[track_caller]
 pub fn compressed(bytes: u64, limit_bytes: u64) -> Owned<dyn Source> {
     Served::source(Compressed::new(limit_bytes), bytes, ClusterSize::Cpu)

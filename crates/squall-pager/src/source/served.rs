@@ -114,6 +114,15 @@ impl<S: Store> Source for Local<S> {
         self.layers.len()
     }
 
+    #[inline]
+    fn is_zeros(&self, page: u64) -> bool {
+        let is_zeros = self.layers.is_zeros(page);
+        if is_zeros {
+            self.zero_filled.add(1);
+        }
+        is_zeros
+    }
+
     fn fill(&self, page: u64, into: &mut [u8]) -> Result<Filled, SourceError> {
         let filled = self.layers.fill(page, into)?;
         match filled {
