@@ -19,7 +19,8 @@ pub mod ids;
 #[cfg(feature = "adaptive-lock")]
 pub mod lock;
 pub mod map;
-mod misses;
+#[doc(hidden)]
+pub mod misses;
 pub mod pages;
 #[cfg(feature = "bags")]
 pub mod pool;
@@ -30,7 +31,8 @@ pub mod read_mostly;
 mod shared_collection;
 pub mod ship;
 mod sizes;
-mod two_forms;
+#[doc(hidden)]
+pub mod two_forms;
 mod walk;
 
 pub use sizes::CLUSTER_SIZE;

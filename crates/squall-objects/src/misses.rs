@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The misses of an object in its shared form.
 #[derive(Default)]
-pub(crate) struct Misses {
+pub struct Misses {
     /// Id of the object. Set when its representative is made.
     id: OnceLock<Id>,
     /// Index of the VP that missed last, plus one; zero before the first miss.
@@ -22,13 +22,13 @@ pub(crate) struct Misses {
 
 impl Misses {
     /// Sets the id of the object.
-    pub(crate) fn set_id(&self, id: Id) {
+    pub fn set_id(&self, id: Id) {
         self.id.get_or_init(|| id);
     }
 
     /// Notes a miss, and posts if the previous one came from another VP (I1). Returns `false` if the post was
     /// dropped, so that the VP must miss again.
-    pub(crate) fn note(&self, vp: Vp) -> bool {
+    pub fn note(&self, vp: Vp) -> bool {
         let this = vp.index() as u32 + 1;
         // Relaxed: each of two concurrent misses may post, and a second post has no effect.
         let last = self.last.swap(this, Ordering::Relaxed);

@@ -8,14 +8,14 @@ use squall_machine::ClusterSize;
 use std::marker::PhantomData;
 
 /// Name of the form in which an adaptive object starts.
-pub(crate) const SHARED: &str = "shared";
+pub const SHARED: &str = "shared";
 /// Name of the form for an object that several VPs use.
-pub(crate) const DISTRIBUTED: &str = "distributed";
+pub const DISTRIBUTED: &str = "distributed";
 
 const DISTRIBUTED_FORM: usize = 1;
 
 /// A kind of such objects.
-pub(crate) trait TwoForms: Send + Sync + 'static {
+pub trait TwoForms: Send + Sync + 'static {
     type Interface: ?Sized + Interface;
 
     const NAME: &'static str;
@@ -28,10 +28,11 @@ pub(crate) trait TwoForms: Send + Sync + 'static {
 }
 
 /// The family of a kind.
-pub(crate) struct ByMisses<K>(PhantomData<fn() -> K>);
+pub struct ByMisses<K>(PhantomData<fn() -> K>);
 
 impl<K> ByMisses<K> {
-    pub(crate) const fn new() -> ByMisses<K> {
+    #[expect(clippy::new_without_default, reason = "only for constants of the libraries")]
+    pub const fn new() -> ByMisses<K> {
         ByMisses(PhantomData)
     }
 }

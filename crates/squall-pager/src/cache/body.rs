@@ -276,7 +276,8 @@ impl Body {
         if let Some(parent) = parent {
             memory.copy_from_slice(&parent.cache.pin(number)?);
             parent.set_own(number);
-        } else if self.source.fill(number, &mut memory)? == Filled::Zeros {
+        } else if self.source.try_is_zeros(number)? || self.source.fill(number, &mut memory)? == Filled::Zeros
+        {
             memory.fill(0);
         }
         let slot = Arc::new(Slot::new(number, self.serial, self.ledger.clone(), memory));

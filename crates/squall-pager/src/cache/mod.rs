@@ -43,6 +43,7 @@
 mod body;
 mod fill;
 mod forms;
+mod policy;
 
 use squall_core::swap::Replacement;
 use squall_core::{Handle, Owned};
@@ -281,11 +282,16 @@ pub enum Form {
 impl Form {
     fn replacement(self, body: Option<Arc<Body>>) -> Replacement<dyn FileCache> {
         match self {
-            Form::Shared => Replacement::root(Cache::new(OneLock::default(), body), ClusterSize::Machine),
-            Form::Distributed(size) => Replacement::root(Cache::new(Replicated::new(), body), size),
-            Form::Partitioned { partitions, shift } => {
-                Replacement::root(Cache::new(Partitioned::new(partitions, shift), body), ClusterSize::Cpu)
+            Form::Shared => {
+                Replacement::root(Cache::<_, FIXED>::new(OneLock::default(), body), ClusterSize::Machine)
             }
+            Form::Distributed(size) => {
+                Replacement::root(Cache::<_, FIXED>::new(Replicated::new(), body), size)
+            }
+            Form::Partitioned { partitions, shift } => Replacement::root(
+                Cache::<_, FIXED>::new(Partitioned::new(partitions, shift), body),
+                ClusterSize::Cpu,
+            ),
         }
     }
 }
@@ -302,7 +308,12 @@ pub fn with_form(form: Form, source: Owned<dyn Source>, pool: Handle<dyn PagePoo
 #[track_caller]
 fn create(form: Form, body: Body) -> Owned<dyn FileCache> {
     let body = Arc::new(body);
-    let cache = form.replacement(Some(body.clone())).create();
+    attached(form.replacement(Some(body.clone())), &body)
+}
+
+#[track_caller]
+fn attached(cache: Replacement<dyn FileCache>, body: &Body) -> Owned<dyn FileCache> {
+    let cache = cache.create();
     let cache = cache.unwrap_or_else(|error| panic!("cannot make a file cache: {error}"));
     body.attach(cache.handle());
     cache
@@ -350,8 +361,43 @@ pub fn distributed(source: Owned<dyn Source>, pool: Handle<dyn PagePool>) -> Own
 /// As [`with_form`].
 #[track_caller]
 pub fn partitioned(source: Owned<dyn Source>, pool: Handle<dyn PagePool>) -> Owned<dyn FileCache> {
-    with_form(Form::Partitioned { partitions: 64, shift: 6 }, source, pool)
+    with_form(Form::Partitioned { partitions: PARTITIONS, shift: SHIFT }, source, pool)
 }
+
+/// Creates an adaptive cache: it starts in the form of [`shared`], and has the tables of [`partitioned`]
+/// while several processors use it.
+///
+/// The first call registers the policy and starts its thread, `squall-adapt`. See `squall::adapt::engine`.
+///
+/// ```
+/// use squall::Handle;
+/// use squall::adapt::control;
+/// use squall::objects::pages::{self, Supply};
+/// use squall::pager::{cache, source};
+///
+/// let memory = pages::adaptive(Supply::system(64));
+/// let cache = cache::adaptive(source::zero_fill(1 << 20), memory.handle());
+/// let status = control::status(Handle::id(cache.handle())).unwrap();
+/// assert_eq!((status.family, status.form), ("file-cache", "shared"));
+/// ```
+///
+/// # Panics
+/// As [`with_form`].
+#[track_caller]
+pub fn adaptive(source: Owned<dyn Source>, pool: Handle<dyn PagePool>) -> Owned<dyn FileCache> {
+    policy::register();
+    let body = Arc::new(Body::new(source, pool, None));
+    let root = Cache::<_, ADAPTS>::new(OneLock::default(), Some(body.clone()));
+    attached(Replacement::root(root, ClusterSize::Machine), &body)
+}
+
+/// Values of the parameter `ADAPTS`: whether an object posts to the policy. Adaptive caches have classes of
+/// their own.
+const FIXED: bool = false;
+const ADAPTS: bool = true;
+/// The tables of [`partitioned`].
+const PARTITIONS: usize = 64;
+const SHIFT: u32 = 6;
 
 /// Returns a replacement in this form, for a hot-swap of a cache. It takes over the pages.
 ///

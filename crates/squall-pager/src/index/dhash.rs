@@ -69,6 +69,7 @@ impl Replicated {
 
 impl Index for Replicated {
     type Local = Local;
+    const IS_WIDE: bool = true;
 
     fn local(&self) -> Local {
         self.0.local()
@@ -129,6 +130,7 @@ impl Partitioned {
 
 impl Index for Partitioned {
     type Local = ();
+    const IS_WIDE: bool = true;
 
     fn local(&self) {}
 

@@ -50,6 +50,8 @@ pub(crate) struct Position {
 pub(crate) trait Index: Send + Sync + 'static {
     /// The part in a representative.
     type Local: Send + Sync + 'static;
+    /// Whether the index is for several processors.
+    const IS_WIDE: bool;
 
     fn local(&self) -> Self::Local;
 

@@ -112,6 +112,7 @@ impl Reservation for Reserved {
 
 impl Index for OneLock {
     type Local = ();
+    const IS_WIDE: bool = false;
 
     fn local(&self) {}
 

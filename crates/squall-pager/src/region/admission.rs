@@ -19,6 +19,9 @@ pub(super) trait Admission: Send + Sync + 'static {
     /// and the control waits for a grace period.
     const COUNTS_RESIDENT: bool;
 
+    /// Whether faults of several processors are counted apart.
+    const IS_WIDE: bool;
+
     fn new() -> Self;
     fn local(&self, vp: Vp) -> Self::Local;
     fn try_enter(&self, local: &Self::Local) -> Result<(), Rejected>;
@@ -46,6 +49,7 @@ pub(super) struct OneCounter(SharedGate);
 impl Admission for OneCounter {
     type Local = ();
     const COUNTS_RESIDENT: bool = true;
+    const IS_WIDE: bool = false;
 
     fn new() -> OneCounter {
         OneCounter(SharedGate::new())
@@ -87,6 +91,7 @@ pub(super) struct Counters<const COUNTS: bool>(SpreadRequests<GatedWord>);
 impl<const COUNTS: bool> Admission for Counters<COUNTS> {
     type Local = LocalRequests<GatedWord>;
     const COUNTS_RESIDENT: bool = COUNTS;
+    const IS_WIDE: bool = true;
 
     fn new() -> Counters<COUNTS> {
         let home = Vp::current();

@@ -1,7 +1,8 @@
 //! The object of a region: a body, and an admission that depends on the form.
 
 use squall_core::swap::{Format, RootFormats};
-use squall_core::{Cleanup, Miss, MissAnswer, Owned, RepContext, Root};
+use squall_core::{Cleanup, Handle, Miss, MissAnswer, Owned, RepContext, Root};
+use squall_objects::misses::Misses;
 use squall_rcu::Guard;
 use std::sync::{Arc, OnceLock};
 
@@ -12,19 +13,20 @@ use crate::cache::{Access, FileCache, Located, Resident};
 use crate::error::PageFault;
 
 /// Root.
-pub(super) struct Mapped<A: Admission> {
+pub(super) struct Mapped<A: Admission, const ADAPTS: bool> {
     admission: A,
     /// Empty until a swap moves it in.
     body: OnceLock<Arc<Body>>,
+    misses: Misses,
 }
 
 /// Representative. The body is the full one of K42, and the admission of this processor is its proxy (CO-50).
 /// The alignment prevents false sharing with neighbours in memory, which belong to other processors.
 #[repr(align(128))]
-pub(super) struct Local<A: Admission> {
+pub(super) struct Local<A: Admission, const ADAPTS: bool> {
     admission: A::Local,
     body: Arc<Body>,
-    at: RepContext<Mapped<A>>,
+    at: RepContext<Mapped<A, ADAPTS>>,
 }
 
 /// State that a swap moves.
@@ -32,21 +34,20 @@ struct Moved(Arc<Body>);
 
 impl Format for Moved {}
 
-impl<A: Admission> Mapped<A> {
-    pub(super) fn new(body: Option<Body>) -> Mapped<A> {
-        Mapped {
-            admission: A::new(),
-            body: body.map(|body| OnceLock::from(Arc::new(body))).unwrap_or_default(),
-        }
+impl<A: Admission, const ADAPTS: bool> Mapped<A, ADAPTS> {
+    pub(super) fn new(body: Option<Body>) -> Mapped<A, ADAPTS> {
+        let body = body.map(|body| OnceLock::from(Arc::new(body))).unwrap_or_default();
+        Mapped { admission: A::new(), body, misses: Misses::default() }
     }
 }
 
-impl<A: Admission> Root for Mapped<A> {
+impl<A: Admission, const ADAPTS: bool> Root for Mapped<A, ADAPTS> {
     type Interface = dyn Region;
-    type Rep = Local<A>;
+    type Rep = Local<A, ADAPTS>;
     const CLEANUP: Cleanup = Cleanup::Anywhere;
 
-    fn make_rep(&self, at: RepContext<Self>) -> Local<A> {
+    fn make_rep(&self, at: RepContext<Self>) -> Local<A, ADAPTS> {
+        self.misses.set_id(Handle::id(at.handle()));
         let body =
             self.body.get().expect("a representative was made before the mapping had moved in").clone();
         Local { admission: self.admission.local(at.vp()), body, at }
@@ -56,7 +57,8 @@ impl<A: Admission> Root for Mapped<A> {
         if self.body.get().is_none() {
             return miss.refuse("no mapping moved in; repeat the swap with its state");
         }
-        miss.local().cached()
+        let rep = miss.local();
+        if !ADAPTS || A::IS_WIDE || self.misses.note(miss.vp()) { rep.cached() } else { rep.once() }
     }
 
     fn formats(formats: &mut RootFormats<'_, Self>) {
@@ -77,7 +79,7 @@ impl<A: Admission> Root for Mapped<A> {
     }
 }
 
-impl<A: Admission> Region for Local<A> {
+impl<A: Admission, const ADAPTS: bool> Region for Local<A, ADAPTS> {
     #[inline]
     fn find<'o>(&self, guard: &'o Guard, offset: u64) -> Option<Resident<'o>> {
         self.body.find(&self.at.root().admission, &self.admission, guard, offset)

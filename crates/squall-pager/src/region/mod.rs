@@ -6,6 +6,7 @@
 //! | [`Form::Shared`] | counts in one counter | waits for that counter |
 //! | [`Form::Distributed`] | counts on its processor | visits the counters of all processors |
 //! | [`Form::Quiescent`] | reads the state in its operation | and waits for a grace period |
+//! | [`Form::Adaptive`] | as shared, or as distributed | the same |
 //!
 //! All forms keep the seven rules of K42:
 //!
@@ -25,6 +26,7 @@
 mod admission;
 mod body;
 mod forms;
+mod policy;
 
 use squall_core::swap::Replacement;
 use squall_core::{Handle, Owned};
@@ -183,14 +185,29 @@ pub enum Form {
     Distributed,
     /// As distributed, but faults on resident pages are not counted.
     Quiescent,
+    /// As shared, and as distributed while several processors use the region.
+    Adaptive,
 }
+
+/// Values of the parameter `ADAPTS`: whether an object posts to the policy. Adaptive regions have classes of
+/// their own.
+const FIXED: bool = false;
+const ADAPTS: bool = true;
 
 impl Form {
     fn replacement(self, body: Option<Body>) -> Replacement<dyn Region> {
         match self {
-            Form::Shared => Replacement::root(Mapped::<OneCounter>::new(body), ClusterSize::Machine),
-            Form::Distributed => Replacement::root(Mapped::<Counters<true>>::new(body), ClusterSize::Cpu),
-            Form::Quiescent => Replacement::root(Mapped::<Counters<false>>::new(body), ClusterSize::Cpu),
+            Form::Shared => Replacement::root(Mapped::<OneCounter, FIXED>::new(body), ClusterSize::Machine),
+            Form::Distributed => {
+                Replacement::root(Mapped::<Counters<true>, FIXED>::new(body), ClusterSize::Cpu)
+            }
+            Form::Adaptive => {
+                policy::register();
+                Replacement::root(Mapped::<OneCounter, ADAPTS>::new(body), ClusterSize::Machine)
+            }
+            Form::Quiescent => {
+                Replacement::root(Mapped::<Counters<false>, FIXED>::new(body), ClusterSize::Cpu)
+            }
         }
     }
 }

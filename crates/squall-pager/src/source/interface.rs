@@ -30,7 +30,7 @@ pub trait Source: Send + Sync {
     /// By default no page is sure.
     ///
     /// ```
-    /// use squall_pager::source::{self, Source};
+    /// use squall::pager::source::{self, Source};
     ///
     /// let source = source::zero_fill(1 << 30);
     /// assert!(source.is_zeros(7) && !source.is_zeros(1 << 30));

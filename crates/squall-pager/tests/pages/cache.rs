@@ -25,9 +25,13 @@ fn pool(pages: usize) -> Owned<dyn PagePool> {
     pool
 }
 
-/// Frees the memory of deferred calls.
-fn settle() {
-    squall_rcu::barrier().unwrap();
+/// Waits until `pages` pages of a pool are in use. Deferred calls and the threads that end objects return
+/// pages.
+fn await_used(memory: &Owned<dyn PagePool>, pages: usize) {
+    while memory.used() - memory.free() != pages {
+        squall_rcu::barrier().unwrap();
+        thread::yield_now();
+    }
 }
 
 #[test]
@@ -131,11 +135,10 @@ fn a_pin_keeps_its_bytes_when_its_page_is_cut_off_or_its_cache_ends() {
         assert_eq!(cache.pin(3).unwrap()[0], 0, "bytes that were cut off are zero");
         drop(cut);
         Owned::destroy(cache).wait().unwrap();
-        settle();
+        await_used(&memory, 1);
         assert!(kept.iter().all(|byte| *byte == 7));
-        assert_eq!(memory.used() - memory.free(), 1, "{form:?}");
         drop(kept);
-        assert_eq!(memory.used() - memory.free(), 0, "{form:?}");
+        await_used(&memory, 0);
         assert_eq!(state.first(3), 0, "a page that was cut off is not written");
     }
 }
@@ -184,9 +187,7 @@ fn a_copy_shares_pages_until_they_are_written() {
         assert_eq!([0, 1, 2, 3].map(|page| last.pin(page).unwrap()[9]), [3, 1, 1, 6]);
         assert_eq!([0, 1, 2, 3].map(|page| again.pin(page).unwrap()[9]), [3, 1, 1, 1]);
         drop((last, again, parent));
-        settle();
-        settle();
-        assert_eq!(memory.used() - memory.free(), 0, "{form:?}");
+        await_used(&memory, 0);
     }
 }
 

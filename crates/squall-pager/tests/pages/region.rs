@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 
-const FORMS: [Form; 3] = [Form::Shared, Form::Distributed, Form::Quiescent];
+const FORMS: [Form; 4] = [Form::Shared, Form::Distributed, Form::Quiescent, Form::Adaptive];
 const PAGE: u64 = PAGE_BYTES as u64;
 
 fn memory() -> Owned<dyn PagePool> {
