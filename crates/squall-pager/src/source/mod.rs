@@ -186,7 +186,8 @@ pub fn new_compressed(limit_bytes: u64) -> Replacement<dyn Source> {
 /// see [`Source::migrate`].
 ///
 /// The file must be empty, and open for reading and writing. The swap fails otherwise, and the old source
-/// serves on.
+/// serves on. The file of an earlier source may be emptied for a new swap only after [`Source::migrate`] has
+/// returned 0.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
