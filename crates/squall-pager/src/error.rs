@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::source::SourceError;
+use squall_sys::uffd::RangeError;
 
 /// The reason why a page cannot be used. Clones share one cause: of several threads that wait for one page,
 /// all get the error.
@@ -73,6 +74,20 @@ pub enum PageFault {
         /// The first address after the range.
         end: u64,
     },
+    /// The file has copies or is mapped, and the operation needs one without.
+    Mapped {
+        /// The first address of the region.
+        start: u64,
+    },
+    /// The file cannot grow beyond the length with which its mappable cache was made.
+    TooLong {
+        /// The wanted length in bytes.
+        bytes: u64,
+        /// The largest length in bytes.
+        most: u64,
+    },
+    /// The kernel refused to map the page.
+    Mapping(RangeError),
     /// An object was destroyed, or refuses calls.
     Call(CallError),
 }
@@ -106,6 +121,16 @@ impl fmt::Display for PageFault {
                 write!(f, "a region has addresses between {start:#x} and {end:#x}; unmap it first")
             }
             PageFault::ReadOnly { start } => write!(f, "the region at {start:#x} may only be read"),
+            PageFault::Mapped { start } => {
+                write!(
+                    f,
+                    "the region at {start:#x} is mapped at addresses of this process; unmap those first"
+                )
+            }
+            PageFault::TooLong { bytes, most } => {
+                write!(f, "a mappable file cannot grow to {bytes} bytes: it was made for {most}")
+            }
+            PageFault::Mapping(error) => error.fmt(f),
             PageFault::Call(error) => error.fmt(f),
         }
     }

@@ -6,11 +6,16 @@
 #![deny(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
+mod access;
 pub mod cache;
-mod dirty;
 mod error;
 mod graves;
+#[allow(unsafe_code)]
+pub mod hat;
+mod home;
 mod index;
+#[allow(unsafe_code)]
+mod memory;
 pub mod process;
 pub mod region;
 #[allow(unsafe_code)]

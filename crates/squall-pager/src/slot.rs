@@ -13,20 +13,32 @@
 //! - I3. Unlocking touches the slot. It happens inside an operation, and shares are dropped by deferred
 //!   calls, so the slot outlives the unlocking too.
 //!
+//! - I4. A page of a window is `UNMAPPED`, `SHOWN` in mappings for reading, or `OPEN` in them for writing.
+//!   The state changes under the latch for writing, except from `UNMAPPED` to `SHOWN`, under the latch for
+//!   reading. A pin for reading needs that the page is not open, and one for writing that it is unmapped. So
+//!   no thread writes bytes that a frame shows. The kernel takes a page out of mappings before its call
+//!   returns.
+//!
 //! Cost: a pin is two stores to a line of the thread, and reads of the slot.
 //! Source: Appavoo 2005, §4.1.4 (page descriptors); the latch: Dice and Kogan, "BRAVO", USENIX ATC 2019.
 
 use squall_lock::{DistributedReadGuard, DistributedRwLock, DistributedWriteGuard};
-use squall_objects::pages::Page;
 use squall_rcu::{Guard, RcuArc};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
-use crate::dirty::Ledger;
 use crate::graves;
+use crate::home::Home;
+use crate::memory::Memory;
+use squall_objects::pages::Page;
+
+/// States of a page in mappings (I4).
+const UNMAPPED: u8 = 0;
+const SHOWN: u8 = 1;
+const OPEN: u8 = 2;
 
 /// The descriptor of a resident page.
 pub(crate) struct Slot {
@@ -37,16 +49,17 @@ pub(crate) struct Slot {
     owners: AtomicUsize,
     /// Set by users of the page, and cleared by the clock of evictions.
     is_referenced: AtomicBool,
-    /// Set under the latch for writing, cleared under the latch for reading. Each change is counted in the
-    /// ledger of the cache.
+    /// Set under the latch for writing, cleared under the latch for reading. Each change is counted at home.
     is_dirty: AtomicBool,
     /// The page was cut off its file, and is not written any more.
     is_cut: AtomicBool,
-    ledger: Arc<Ledger>,
-    memory: DistributedRwLock<Option<Page>>,
+    /// UNMAPPED, SHOWN or OPEN (I4).
+    mapping: AtomicU8,
+    home: Arc<Home>,
+    memory: DistributedRwLock<Option<Memory>>,
 }
 
-/// A latched slot, or the reason why there is none.
+/// The result of an attempt to latch a slot.
 pub(crate) enum Latched<T> {
     Frame(T),
     /// Another thread has the latch.
@@ -57,7 +70,7 @@ pub(crate) enum Latched<T> {
 
 impl Slot {
     /// Makes the slot of a page, with the page's contents.
-    pub(crate) fn new(number: u64, cache: u64, ledger: Arc<Ledger>, memory: Page) -> Slot {
+    pub(crate) fn new(number: u64, cache: u64, home: Arc<Home>, memory: Memory) -> Slot {
         Slot {
             number,
             cache,
@@ -65,7 +78,8 @@ impl Slot {
             is_referenced: AtomicBool::new(true),
             is_dirty: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
-            ledger,
+            mapping: AtomicU8::new(UNMAPPED),
+            home,
             memory: DistributedRwLock::new(Some(memory)),
         }
     }
@@ -113,21 +127,80 @@ impl Slot {
     pub(crate) fn try_read(&self) -> Latched<Frame> {
         match extend(self).memory.try_read() {
             None => Latched::Busy,
+            Some(_) if self.mapping.load(Ordering::Relaxed) == OPEN => Latched::Busy,
             Some(guard) => self.pinned(guard),
         }
     }
 
     /// Waits for the latch and pins the page for reading. Returns `None` if the page is gone.
     pub(crate) fn read(self: &Arc<Slot>) -> Option<Frame> {
-        // The share of the caller keeps the slot while this waits.
-        match self.pinned(extend(self).memory.read()) {
-            Latched::Frame(frame) => Some(frame),
-            Latched::Busy | Latched::Gone => None,
+        loop {
+            // The share of the caller keeps the slot while this waits.
+            let guard = extend(self).memory.read();
+            if self.mapping.load(Ordering::Relaxed) == OPEN {
+                drop(guard);
+                self.close();
+                continue;
+            }
+            return match self.pinned(guard) {
+                Latched::Frame(frame) => Some(frame),
+                Latched::Busy | Latched::Gone => None,
+            };
         }
     }
 
+    /// Makes an open page a shown one.
+    fn close(&self) {
+        let _latch = self.memory.write();
+        if self.mapping.load(Ordering::Relaxed) == OPEN {
+            self.home.protect(self.number);
+            self.mapping.store(SHOWN, Ordering::Relaxed);
+        }
+    }
+
+    /// Like `close`, unless a thread has the latch.
+    pub(crate) fn try_close(&self) {
+        if self.mapping.load(Ordering::Relaxed) == OPEN
+            && let Some(_latch) = self.memory.try_write()
+        {
+            self.home.protect(self.number);
+            self.mapping.store(SHOWN, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a page out of the mappings. Called under the latch for writing.
+    fn unmap(&self) {
+        if self.mapping.load(Ordering::Relaxed) != UNMAPPED {
+            self.home.forget(self.number);
+            self.mapping.store(UNMAPPED, Ordering::Relaxed);
+        }
+    }
+
+    /// Shows the page in a mapping, by `show`. Returns `None` if another thread has the latch, or the page is
+    /// gone.
+    pub(crate) fn try_show<R>(&self, show: impl FnOnce() -> R) -> Option<R> {
+        let guard = self.memory.try_read()?;
+        guard.as_ref()?;
+        self.set_referenced();
+        // Relaxed: the latch orders it, and several readers may set it.
+        if self.mapping.load(Ordering::Relaxed) == UNMAPPED {
+            self.mapping.store(SHOWN, Ordering::Relaxed);
+        }
+        Some(show())
+    }
+
+    /// Opens the page in a mapping, by `open`, after all pins are gone. Returns `None` if the page is gone.
+    pub(crate) fn open<R>(&self, open: impl FnOnce() -> R) -> Option<R> {
+        let guard = self.memory.write();
+        guard.as_ref()?;
+        self.set_referenced();
+        self.set_dirty();
+        self.mapping.store(OPEN, Ordering::Relaxed);
+        Some(open())
+    }
+
     #[inline]
-    fn pinned(&self, guard: DistributedReadGuard<'static, Option<Page>>) -> Latched<Frame> {
+    fn pinned(&self, guard: DistributedReadGuard<'static, Option<Memory>>) -> Latched<Frame> {
         let frame = Frame { guard: ManuallyDrop::new(guard), slot: extend(self) };
         if frame.guard.is_none() {
             return Latched::Gone;
@@ -143,6 +216,7 @@ impl Slot {
         let guard = extend(self).memory.write();
         let frame = FrameMut { guard: ManuallyDrop::new(guard), slot: extend(self) };
         frame.guard.as_ref()?;
+        self.unmap();
         self.set_referenced();
         self.set_dirty();
         Some(frame)
@@ -151,14 +225,14 @@ impl Slot {
     /// Called under the latch for writing.
     fn set_dirty(&self) {
         if !self.is_dirty.swap(true, Ordering::Relaxed) {
-            self.ledger.add();
+            self.home.add_dirty();
         }
     }
 
     /// Marks the page as written to its file. Called under the latch.
     pub(crate) fn set_clean(&self) {
         if self.is_dirty.swap(false, Ordering::Relaxed) {
-            self.ledger.remove();
+            self.home.remove_dirty();
         }
     }
 
@@ -170,14 +244,21 @@ impl Slot {
         }
     }
 
-    fn take_from(&self, mut latch: DistributedWriteGuard<'_, Option<Page>>, dirty: Dirty) -> Taken {
+    /// Takes the memory, after all pins are gone. The contents are lost.
+    pub(crate) fn take(&self) {
+        drop(self.take_from(self.memory.write(), Dirty::Discard));
+    }
+
+    fn take_from(&self, mut latch: DistributedWriteGuard<'_, Option<Memory>>, dirty: Dirty) -> Taken {
+        // An open page is dirty.
         if dirty == Dirty::Keep && self.is_dirty() {
             return Taken::Dirty;
         }
         match latch.take() {
-            Some(page) => {
+            Some(memory) => {
                 self.set_clean();
-                Taken::Page(page)
+                self.unmap();
+                Taken::Page(memory.retire())
             }
             None => Taken::Gone,
         }
@@ -277,7 +358,7 @@ fn unpin(unlock: impl FnOnce()) {
 /// If the page is cut off its file meanwhile, the frame keeps its bytes.
 #[must_use = "the page may be evicted when this is dropped"]
 pub struct Frame {
-    guard: ManuallyDrop<DistributedReadGuard<'static, Option<Page>>>,
+    guard: ManuallyDrop<DistributedReadGuard<'static, Option<Memory>>>,
     slot: &'static Slot,
 }
 
@@ -294,7 +375,7 @@ impl Deref for Frame {
     #[inline]
     fn deref(&self) -> &[u8] {
         // Never empty in a frame that a user has (I1).
-        self.guard.as_ref().map_or(&[], |page| page)
+        self.guard.as_ref().map_or(&[], Memory::bytes)
     }
 }
 
@@ -318,7 +399,7 @@ impl fmt::Debug for Frame {
 /// A frame stays on its thread.
 #[must_use = "the page may be written to its file when this is dropped"]
 pub struct FrameMut {
-    guard: ManuallyDrop<DistributedWriteGuard<'static, Option<Page>>>,
+    guard: ManuallyDrop<DistributedWriteGuard<'static, Option<Memory>>>,
     slot: &'static Slot,
 }
 
@@ -334,14 +415,14 @@ impl Deref for FrameMut {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        self.guard.as_ref().map_or(&[], |page| page)
+        self.guard.as_ref().map_or(&[], Memory::bytes)
     }
 }
 
 impl DerefMut for FrameMut {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.guard.as_mut().map_or(&mut [], |page| page)
+        self.guard.as_mut().map_or(&mut [], Memory::bytes_mut)
     }
 }
 

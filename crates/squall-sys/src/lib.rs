@@ -41,3 +41,4 @@ pub mod tls;
 pub mod trace;
 pub mod uffd;
 pub mod waits;
+pub mod window;

@@ -56,7 +56,12 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate { name: "squall-pool", floor: 6, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-pool-c", floor: 7, may_unsafe: Unsafe::Below(&["src/ffi"]), one_door: false },
     Crate { name: "squall-objects", floor: 6, may_unsafe: Unsafe::Nowhere, one_door: false },
-    Crate { name: "squall-pager", floor: 7, may_unsafe: Unsafe::Below(&["src/slot.rs"]), one_door: false },
+    Crate {
+        name: "squall-pager",
+        floor: 7,
+        may_unsafe: Unsafe::Below(&["src/slot.rs", "src/memory.rs", "src/hat"]),
+        one_door: false,
+    },
     Crate { name: "squall-browse", floor: 7, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-locality", floor: 6, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall", floor: FACADE, may_unsafe: Unsafe::Nowhere, one_door: false },

@@ -2,17 +2,18 @@
 
 use squall_core::{Handle, Owned};
 use squall_machine::pervp::PerVpWord;
-use squall_objects::pages::{Attachment, Page, PagePool, PagePoolExt, PageUser};
+use squall_objects::pages::{Attachment, PagePool, PagePoolExt, PageUser};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::fill::Fill;
-use super::{Access, Attribute, FileCache, FileCacheExt, PAGE_BYTES, Sensors};
-use crate::dirty::Ledger;
+use super::{Access, Attribute, Backing, FileCache, FileCacheExt, PAGE_BYTES, Sensors};
 use crate::error::PageFault;
+use crate::home::Home;
 use crate::index::{Index, Lookup, Position, Reservation};
+use crate::memory::{Memory, Window};
 use crate::slot::{Dirty, Entry, Latched, Slot, Taken};
 use crate::source::{Filled, Source};
 
@@ -41,10 +42,13 @@ pub(crate) struct Body {
     source: Owned<dyn Source>,
     pool: Handle<dyn PagePool>,
     parent: Option<Parent>,
+    window: Window,
+    /// The largest number of pages of a file with a window.
+    most_pages: u64,
     /// The length of the file, in bytes.
     bytes: AtomicU64,
     is_frozen: AtomicBool,
-    ledger: Arc<Ledger>,
+    home: Arc<Home>,
     /// The hand of the clock.
     hand: Mutex<Position>,
     /// Held exclusively while the length changes, and shared while a page is written to the file.
@@ -91,6 +95,7 @@ impl Body {
         source: Owned<dyn Source>,
         pool: Handle<dyn PagePool>,
         parent: Option<Arc<Owned<dyn FileCache>>>,
+        window: Window,
     ) -> Body {
         static SERIALS: AtomicU64 = AtomicU64::new(0);
         let bytes = source.len();
@@ -100,8 +105,10 @@ impl Body {
             source,
             pool,
             parent: parent.map(|cache| Parent::new(cache, bytes.div_ceil(PAGE_BYTES as u64))),
+            window,
+            most_pages: bytes.div_ceil(PAGE_BYTES as u64),
             is_frozen: AtomicBool::new(false),
-            ledger: Arc::default(),
+            home: Arc::default(),
             hand: Mutex::default(),
             length: RwLock::default(),
             dirty_max: AtomicUsize::new(Attribute::DirtyMax.default_value()),
@@ -156,6 +163,14 @@ impl Body {
         }
     }
 
+    pub(super) fn backing(&self) -> Backing {
+        Backing { window: self.window.clone(), home: self.home.clone() }
+    }
+
+    fn is_mappable(&self) -> bool {
+        self.window.is_some()
+    }
+
     pub(super) fn freeze(&self) {
         self.is_frozen.store(true, Ordering::Relaxed);
     }
@@ -163,7 +178,7 @@ impl Body {
     pub(super) fn sensors(&self, resident: usize) -> Sensors {
         Sensors {
             resident,
-            dirty: self.ledger.count(),
+            dirty: self.home.dirty(),
             fills: self.fills.sum(),
             evictions: self.evictions.load(Ordering::Relaxed),
             written: self.written.load(Ordering::Relaxed),
@@ -191,7 +206,7 @@ impl Body {
         access: Access,
     ) -> Result<Arc<Slot>, PageFault> {
         self.check(number, access)?;
-        if access == Access::Write && self.ledger.count() >= self.attribute(Attribute::DirtyMax) {
+        if access == Access::Write && self.home.dirty() >= self.attribute(Attribute::DirtyMax) {
             self.write_some(index)?;
         }
         loop {
@@ -267,30 +282,30 @@ impl Body {
     fn load(&self, number: u64, access: Access) -> Result<(Arc<Slot>, Entry), PageFault> {
         self.fills.add(1);
         let parent = self.parent.as_ref().filter(|parent| !parent.has_own(number));
-        if let (Some(parent), Access::Read) = (parent, access) {
+        if let (Some(parent), Access::Read, false) = (parent, access, self.is_mappable()) {
             // Shared with the parent until one of the copies writes it.
             let slot = parent.cache.fault(number, Access::Read)?.0;
             return Ok((slot.clone(), Entry::borrower(slot)));
         }
         let mut memory = self.memory(number)?;
+        let bytes = memory.bytes_mut();
         if let Some(parent) = parent {
-            memory.copy_from_slice(&parent.cache.pin(number)?);
+            bytes.copy_from_slice(&parent.cache.pin(number)?);
             parent.set_own(number);
-        } else if self.source.try_is_zeros(number)? || self.source.fill(number, &mut memory)? == Filled::Zeros
-        {
-            memory.fill(0);
+        } else if self.source.try_is_zeros(number)? || self.source.fill(number, bytes)? == Filled::Zeros {
+            bytes.fill(0);
         }
-        let slot = Arc::new(Slot::new(number, self.serial, self.ledger.clone(), memory));
+        let slot = Arc::new(Slot::new(number, self.serial, self.home.clone(), memory));
         Ok((slot.clone(), Entry::owner(slot)))
     }
 
     /// Takes a page of memory. While other threads evict or pin all pages, this tries again for a while.
-    fn memory(&self, number: u64) -> Result<Page, PageFault> {
+    fn memory(&self, number: u64) -> Result<Memory, PageFault> {
         let until = Instant::now() + Duration::from_millis(self.attribute(Attribute::PatienceMs) as u64);
         let mut pause = Duration::from_micros(20);
         loop {
             if let Some(page) = self.pool.try_get()? {
-                return Ok(page);
+                return Ok(self.window.memory(page, number));
             }
             if Instant::now() >= until {
                 let max_pages = self.pool.try_max_pages().unwrap_or(0);
@@ -356,6 +371,7 @@ impl Body {
 
     /// Called while the length does not change.
     fn write_back(&self, slot: &Slot) -> Result<bool, PageFault> {
+        slot.try_close();
         match slot.try_read() {
             Latched::Busy => Ok(false),
             Latched::Gone => Ok(true),
@@ -374,7 +390,7 @@ impl Body {
     fn write_some<I: Index>(&self, index: &I) -> Result<(), PageFault> {
         let target = self.attribute(Attribute::DirtyMax) / 4 * 3;
         self.each(index, |slot| {
-            let goes_on = self.ledger.count() > target;
+            let goes_on = self.home.dirty() > target;
             if goes_on && slot.is_dirty() && slot.cache() == self.serial {
                 self.try_write_back(slot)?;
             }
@@ -447,6 +463,10 @@ impl Body {
             }
         };
         if bytes >= former {
+            if self.is_mappable() && bytes.div_ceil(PAGE_BYTES as u64) > self.most_pages {
+                let most = self.most_pages * PAGE_BYTES as u64;
+                return Err(PageFault::TooLong { bytes, most });
+            }
             self.source.set_len(bytes)?;
             self.bytes.store(bytes, Ordering::Relaxed);
             return Ok(());
@@ -477,6 +497,10 @@ impl Body {
     /// Removes a page beyond the end. A pin of it keeps its bytes.
     fn cut<I: Index>(&self, index: &I, slot: &Slot) {
         slot.set_cut();
+        if self.is_mappable() {
+            // The page's place in the window must be free for the next page of this number.
+            slot.take();
+        }
         index.remove(slot);
     }
 }

@@ -7,7 +7,7 @@ use squall_rcu::Guard;
 use std::sync::{Arc, OnceLock};
 
 use super::body::Body;
-use super::{Access, Attribute, FileCache, Fill, Located, Resident, Sensors};
+use super::{Access, Attribute, Backing, FileCache, Fill, Located, Resident, Sensors};
 use crate::error::PageFault;
 use crate::index::{Index, Position};
 use crate::slot::Entry;
@@ -126,6 +126,10 @@ impl<I: Index, const ADAPTS: bool> FileCache for Local<I, ADAPTS> {
 
     fn source(&self) -> Handle<dyn Source> {
         self.body.source()
+    }
+
+    fn backing(&self) -> Backing {
+        self.body.backing()
     }
 
     fn attribute(&self, attribute: Attribute) -> usize {

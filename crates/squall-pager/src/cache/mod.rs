@@ -52,25 +52,20 @@ use squall_macros::interface;
 use squall_objects::pages::PagePool;
 use squall_rcu::Guard;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
+pub use crate::access::Access;
 use crate::error::PageFault;
+use crate::home::Home;
 use crate::index::{OneLock, Partitioned, Replicated};
+use crate::memory::Window;
 use crate::slot::{Frame, FrameMut, Latched, Slot};
 use crate::source::Source;
 use body::Body;
 pub use fill::Fill;
 use forms::Cache;
 pub use squall_objects::pages::PAGE_BYTES;
-
-/// The use for which a page is pinned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Access {
-    /// The page is read.
-    Read,
-    /// The page is written.
-    Write,
-}
 
 /// The constants of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -190,6 +185,9 @@ pub trait FileCache: Send + Sync {
     /// Returns the source.
     fn source(&self) -> Handle<dyn Source>;
 
+    /// Returns the memory of the pages, for mappings.
+    fn backing(&self) -> Backing;
+
     /// Returns the value of an attribute.
     fn attribute(&self, attribute: Attribute) -> usize;
 
@@ -199,6 +197,23 @@ pub trait FileCache: Send + Sync {
     /// Reads the sensors.
     fn sensors(&self) -> Sensors {
         Sensors::default()
+    }
+}
+
+/// The memory of a cache's pages.
+#[derive(Clone)]
+pub struct Backing {
+    #[cfg_attr(
+        not(all(target_os = "linux", not(miri))),
+        expect(dead_code, reason = "no page is mapped there")
+    )]
+    pub(crate) window: Window,
+    pub(crate) home: Arc<Home>,
+}
+
+impl fmt::Debug for Backing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backing").finish_non_exhaustive()
     }
 }
 
@@ -302,7 +317,7 @@ impl Form {
 /// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn with_form(form: Form, source: Owned<dyn Source>, pool: Handle<dyn PagePool>) -> Owned<dyn FileCache> {
-    create(form, Body::new(source, pool, None))
+    create(form, Body::new(source, pool, None, Window::default()))
 }
 
 #[track_caller]
@@ -317,6 +332,26 @@ fn attached(cache: Replacement<dyn FileCache>, body: &Body) -> Owned<dyn FileCac
     let cache = cache.unwrap_or_else(|error| panic!("cannot make a file cache: {error}"));
     body.attach(cache.handle());
     cache
+}
+
+/// Creates a cache whose pages can be mapped at addresses: see [`hat`](crate::hat). The file cannot grow.
+///
+/// Its pages are pages of a file in memory. The pool counts them, and the memory of its own pages is not
+/// used.
+///
+/// # Errors
+/// The error of the system. `Unsupported` on systems other than Linux.
+///
+/// # Panics
+/// As [`with_form`].
+#[track_caller]
+pub fn mappable(
+    form: Form,
+    source: Owned<dyn Source>,
+    pool: Handle<dyn PagePool>,
+) -> io::Result<Owned<dyn FileCache>> {
+    let window = Window::create(source.len())?;
+    Ok(create(form, Body::new(source, pool, None, window)))
 }
 
 /// Creates a copy of a cache, in this form. Pages are copied when they are written, and come from `parent`
@@ -334,7 +369,7 @@ pub fn copy_of(
     pool: Handle<dyn PagePool>,
 ) -> Owned<dyn FileCache> {
     parent.freeze();
-    create(form, Body::new(source, pool, Some(parent)))
+    create(form, Body::new(source, pool, Some(parent), Window::default()))
 }
 
 /// Creates a cache with one table under one lock.
@@ -386,7 +421,7 @@ pub fn partitioned(source: Owned<dyn Source>, pool: Handle<dyn PagePool>) -> Own
 #[track_caller]
 pub fn adaptive(source: Owned<dyn Source>, pool: Handle<dyn PagePool>) -> Owned<dyn FileCache> {
     policy::register();
-    let body = Arc::new(Body::new(source, pool, None));
+    let body = Arc::new(Body::new(source, pool, None, Window::default()));
     let root = Cache::<_, ADAPTS>::new(OneLock::default(), Some(body.clone()));
     attached(Replacement::root(root, ClusterSize::Machine), &body)
 }

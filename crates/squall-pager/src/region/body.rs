@@ -178,6 +178,8 @@ impl Body {
             if bytes > length {
                 return Err(PageFault::BeyondRegion { start: self.start, offset: bytes, length });
             }
+            let first_cut = self.first_page + bytes.div_ceil(PAGE_BYTES as u64);
+            cache.try_backing()?.home.forget_from(first_cut);
             Ok((cache, bytes, ()))
         })
     }
@@ -189,6 +191,9 @@ impl Body {
         copies: &mut dyn FnMut(SharedCache) -> [Owned<dyn FileCache>; 2],
     ) -> Result<SharedCache, PageFault> {
         self.while_stopped(admission, |cache, bytes| {
+            if cache.try_backing()?.home.is_mapped() {
+                return Err(PageFault::Mapped { start: self.start });
+            }
             let [own, other] = copies(cache).map(Arc::new);
             Ok((own, bytes, other))
         })
@@ -203,7 +208,11 @@ impl Body {
         }
         let _control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         admission.shut_down().map_err(|_| unmapped())?;
-        self.set(self.cache(), self.len(), false);
+        let cache = self.cache();
+        if let Ok(backing) = cache.try_backing() {
+            backing.home.forget_from(0);
+        }
+        self.set(cache, self.len(), false);
         if !A::COUNTS_RESIDENT {
             squall_rcu::wait().expect("an unmap runs outside operations");
         }
