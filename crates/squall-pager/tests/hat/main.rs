@@ -26,7 +26,7 @@ struct Program {
     memory: Owned<dyn PagePool>,
 }
 
-/// Maps a file. Prints the reason where the system refuses it, and returns `None`.
+/// Maps a file. Prints the reason if the system refuses it.
 fn program(form: cache::Form, pages: usize, resident: usize) -> Option<Program> {
     let state = State::with_pages(pages);
     let memory = pages::distributed(Supply::system(resident));
