@@ -79,6 +79,11 @@ pub enum PageFault {
         /// The first address of the region.
         start: u64,
     },
+    /// The calling thread has a page of the region pinned for writing, for which the operation would wait.
+    Pinned {
+        /// The first address of the region.
+        start: u64,
+    },
     /// The file cannot grow beyond the length with which its mappable cache was made.
     TooLong {
         /// The wanted length in bytes.
@@ -125,6 +130,12 @@ impl fmt::Display for PageFault {
                 write!(
                     f,
                     "the region at {start:#x} is mapped at addresses of this process; unmap those first"
+                )
+            }
+            PageFault::Pinned { start } => {
+                write!(
+                    f,
+                    "this thread has a page of the region at {start:#x} pinned for writing; drop the pin first"
                 )
             }
             PageFault::TooLong { bytes, most } => {

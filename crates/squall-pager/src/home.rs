@@ -12,14 +12,23 @@ pub(crate) trait Translate: Send + Sync {
     fn forget(&self, number: u64, pages: u64);
 }
 
-#[derive(Default)]
 pub(crate) struct Home {
+    /// The number of the cache.
+    cache: u64,
     /// Number of pages that were changed since they were written to their file.
     dirty: AtomicUsize,
     maps: RwLock<Vec<Arc<dyn Translate>>>,
 }
 
 impl Home {
+    pub(crate) fn new(cache: u64) -> Home {
+        Home { cache, dirty: AtomicUsize::new(0), maps: RwLock::default() }
+    }
+
+    pub(crate) fn cache(&self) -> u64 {
+        self.cache
+    }
+
     // Relaxed, in all three: a count that guards no data.
     pub(crate) fn add_dirty(&self) {
         self.dirty.fetch_add(1, Ordering::Relaxed);

@@ -21,6 +21,7 @@ pub mod region;
 #[allow(unsafe_code)]
 mod slot;
 pub mod source;
+mod writers;
 
 pub use error::PageFault;
 pub use slot::{Frame, FrameMut};

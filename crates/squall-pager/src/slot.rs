@@ -33,6 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use crate::graves;
 use crate::home::Home;
 use crate::memory::Memory;
+use crate::writers::Writing;
 use squall_objects::pages::Page;
 
 /// States of a page in mappings (I4).
@@ -211,10 +212,10 @@ impl Slot {
 
     /// Waits for the latch and pins the page for writing, which marks it dirty. Returns `None` if the page is
     /// gone.
-    pub(crate) fn write(self: &Arc<Slot>) -> Option<FrameMut> {
+    pub(crate) fn write(self: &Arc<Slot>, writing: Writing) -> Option<FrameMut> {
         // As in `read`.
         let guard = extend(self).memory.write();
-        let frame = FrameMut { guard: ManuallyDrop::new(guard), slot: extend(self) };
+        let frame = FrameMut { guard: ManuallyDrop::new(guard), slot: extend(self), _writing: writing };
         frame.guard.as_ref()?;
         self.unmap();
         self.set_referenced();
@@ -401,6 +402,8 @@ impl fmt::Debug for Frame {
 pub struct FrameMut {
     guard: ManuallyDrop<DistributedWriteGuard<'static, Option<Memory>>>,
     slot: &'static Slot,
+    /// Dropped after the latch is released.
+    _writing: Writing,
 }
 
 impl FrameMut {

@@ -1,8 +1,10 @@
 //! The part of a file cache that all forms share, and that a swap moves: everything but the index.
 
 use squall_core::{Handle, Owned};
-use squall_machine::pervp::PerVpWord;
+use squall_machine::Vp;
+use squall_machine::pervp::{GatedWord, PerVpWord};
 use squall_objects::pages::{Attachment, PagePool, PagePoolExt, PageUser};
+use squall_parts::gate::{Limits, SpreadRequests};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 use std::thread;
@@ -16,6 +18,7 @@ use crate::index::{Index, Lookup, Position, Reservation};
 use crate::memory::{Memory, Window};
 use crate::slot::{Dirty, Entry, Latched, Slot, Taken};
 use crate::source::{Filled, Source};
+use crate::writers::{self, LocalWriters, Writing};
 
 /// The number of entries that an eviction looks at, for each resident page, before it gives up. The first
 /// round clears the marks of use.
@@ -49,6 +52,8 @@ pub(crate) struct Body {
     bytes: AtomicU64,
     is_frozen: AtomicBool,
     home: Arc<Home>,
+    /// Threads with pins for writing. Shut down when the cache is frozen.
+    writers: SpreadRequests<GatedWord>,
     /// The hand of the clock.
     hand: Mutex<Position>,
     /// Held exclusively while the length changes, and shared while a page is written to the file.
@@ -99,8 +104,10 @@ impl Body {
     ) -> Body {
         static SERIALS: AtomicU64 = AtomicU64::new(0);
         let bytes = source.len();
+        let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
+        let home = Vp::current();
         Body {
-            serial: SERIALS.fetch_add(1, Ordering::Relaxed),
+            serial,
             bytes: AtomicU64::new(bytes),
             source,
             pool,
@@ -108,7 +115,8 @@ impl Body {
             window,
             most_pages: bytes.div_ceil(PAGE_BYTES as u64),
             is_frozen: AtomicBool::new(false),
-            home: Arc::default(),
+            home: Arc::new(Home::new(serial)),
+            writers: SpreadRequests::new(|| GatedWord::new(home)),
             hand: Mutex::default(),
             length: RwLock::default(),
             dirty_max: AtomicUsize::new(Attribute::DirtyMax.default_value()),
@@ -171,8 +179,29 @@ impl Body {
         self.window.is_some()
     }
 
+    /// Refuses pins for writing from now on, and waits for those that threads have.
     pub(super) fn freeze(&self) {
+        let file = || self.file();
+        assert!(
+            !writers::holds(self.serial),
+            "a thread that has a page of {} pinned for writing froze it",
+            file()
+        );
         self.is_frozen.store(true, Ordering::Relaxed);
+        // Another thread may freeze it at the same time, and waits too.
+        if self.writers.shutdown(Limits::NONE).is_err() {
+            let _ = self.writers.drained(Limits::NONE);
+        }
+    }
+
+    /// Returns the counts of writers of a processor.
+    pub(super) fn writers(&self, vp: Vp) -> Arc<LocalWriters> {
+        Arc::new(self.writers.local_where(|counts| counts.vp() == vp, || GatedWord::new(vp)))
+    }
+
+    /// Counts a pin for writing, of the calling thread.
+    pub(super) fn write(&self, writers: &Arc<LocalWriters>) -> Result<Writing, PageFault> {
+        Writing::begin(self.serial, writers).ok_or_else(|| PageFault::Frozen { file: self.file() })
     }
 
     pub(super) fn sensors(&self, resident: usize) -> Sensors {
@@ -190,7 +219,8 @@ impl Body {
         if number >= pages {
             return Err(PageFault::BeyondEnd { file: self.file(), page: number, pages });
         }
-        if access == Access::Write && self.is_frozen.load(Ordering::Relaxed) {
+        let is_frozen = self.is_frozen.load(Ordering::Relaxed) && !writers::holds(self.serial);
+        if access == Access::Write && is_frozen {
             return Err(PageFault::Frozen { file: self.file() });
         }
         Ok(())
@@ -284,7 +314,7 @@ impl Body {
         let parent = self.parent.as_ref().filter(|parent| !parent.has_own(number));
         if let (Some(parent), Access::Read, false) = (parent, access, self.is_mappable()) {
             // Shared with the parent until one of the copies writes it.
-            let slot = parent.cache.fault(number, Access::Read)?.0;
+            let slot = parent.cache.fault(number, Access::Read)?.slot;
             return Ok((slot.clone(), Entry::borrower(slot)));
         }
         let mut memory = self.memory(number)?;
@@ -447,14 +477,20 @@ impl Body {
     }
 
     /// Changes the length of the file. Pages beyond the end go, without being written.
-    pub(super) fn set_len<I: Index>(&self, index: &I, local: &I::Local, bytes: u64) -> Result<(), PageFault> {
+    pub(super) fn set_len<I: Index>(
+        &self,
+        index: &I,
+        local: &I::Local,
+        writers: &Arc<LocalWriters>,
+        bytes: u64,
+    ) -> Result<(), PageFault> {
         let (last, within) = (bytes / PAGE_BYTES as u64, (bytes % PAGE_BYTES as u64) as usize);
         // The rest of the last page becomes zero. The page needs memory, which is found before anything
         // changes.
         let mut tail = None;
         let (_length, former) = loop {
             while tail.is_none() && within > 0 && bytes < self.len() {
-                tail = self.fault(index, local, last, Access::Write)?.write();
+                tail = self.fault(index, local, last, Access::Write)?.write(self.write(writers)?);
             }
             let length = self.length.write().unwrap_or_else(PoisonError::into_inner);
             let former = self.len();

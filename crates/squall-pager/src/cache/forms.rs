@@ -12,6 +12,7 @@ use crate::error::PageFault;
 use crate::index::{Index, Position};
 use crate::slot::Entry;
 use crate::source::Source;
+use crate::writers::LocalWriters;
 
 /// Root.
 pub(super) struct Cache<I: Index, const ADAPTS: bool> {
@@ -27,6 +28,7 @@ pub(super) struct Cache<I: Index, const ADAPTS: bool> {
 pub(super) struct Local<I: Index, const ADAPTS: bool> {
     index: I::Local,
     body: Arc<Body>,
+    writers: Arc<LocalWriters>,
     at: RepContext<Cache<I, ADAPTS>>,
 }
 
@@ -60,7 +62,7 @@ impl<I: Index, const ADAPTS: bool> Root for Cache<I, ADAPTS> {
     fn make_rep(&self, at: RepContext<Self>) -> Local<I, ADAPTS> {
         self.misses.set_id(Handle::id(at.handle()));
         let body = self.body.get().expect("a representative was made before the pages had moved in").clone();
-        Local { index: self.index.local(), body, at }
+        Local { index: self.index.local(), writers: body.writers(at.vp()), body, at }
     }
 
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
@@ -97,7 +99,12 @@ impl<I: Index, const ADAPTS: bool> FileCache for Local<I, ADAPTS> {
     }
 
     fn fault(&self, page: u64, access: Access) -> Result<Located, PageFault> {
-        self.body.fault(&self.at.root().index, &self.index, page, access).map(Located)
+        let slot = self.body.fault(&self.at.root().index, &self.index, page, access)?;
+        let writing = match access {
+            Access::Read => None,
+            Access::Write => Some(self.body.write(&self.writers)?),
+        };
+        Ok(Located { slot, writing })
     }
 
     fn begin(&self, page: u64) -> Result<Option<Fill>, PageFault> {
@@ -113,7 +120,7 @@ impl<I: Index, const ADAPTS: bool> FileCache for Local<I, ADAPTS> {
     }
 
     fn set_len(&self, bytes: u64) -> Result<(), PageFault> {
-        self.body.set_len(&self.at.root().index, &self.index, bytes)
+        self.body.set_len(&self.at.root().index, &self.index, &self.writers, bytes)
     }
 
     fn len(&self) -> u64 {

@@ -62,6 +62,7 @@ use crate::index::{OneLock, Partitioned, Replicated};
 use crate::memory::Window;
 use crate::slot::{Frame, FrameMut, Latched, Slot};
 use crate::source::Source;
+use crate::writers::Writing;
 use body::Body;
 pub use fill::Fill;
 use forms::Cache;
@@ -115,12 +116,16 @@ impl fmt::Debug for Resident<'_> {
 }
 
 /// A page that a fault brought into memory. It may be evicted again until it is pinned.
-#[derive(Clone)]
-pub struct Located(pub(crate) Arc<Slot>);
+///
+/// For writing, it counts as a pin of its thread already.
+pub struct Located {
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) writing: Option<Writing>,
+}
 
 impl fmt::Debug for Located {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Located").field("page", &self.0.number()).finish_non_exhaustive()
+        f.debug_struct("Located").field("page", &self.slot.number()).finish_non_exhaustive()
     }
 }
 
@@ -179,7 +184,12 @@ pub trait FileCache: Send + Sync {
         self.len() == 0
     }
 
-    /// Lets every write of a page fail from now on. A file of which copies are made is frozen.
+    /// Lets every pin for writing fail from now on, and waits for those that threads have. A file of which
+    /// copies are made is frozen.
+    ///
+    /// # Panics
+    /// If the calling thread has a page of the file pinned for writing: it would wait for itself.
+    #[blocking]
     fn freeze(&self);
 
     /// Returns the source.
@@ -262,7 +272,7 @@ pub(crate) fn pin_resident(find: impl for<'o> FnOnce(&'o Guard) -> Option<Reside
 #[cold]
 pub(crate) fn pin_absent(fault: impl Fn() -> Result<Located, PageFault>) -> Result<Frame, PageFault> {
     loop {
-        if let Some(frame) = fault()?.0.read() {
+        if let Some(frame) = fault()?.slot.read() {
             return Ok(frame);
         }
     }
@@ -271,7 +281,8 @@ pub(crate) fn pin_absent(fault: impl Fn() -> Result<Located, PageFault>) -> Resu
 /// Pins for writing the page that `fault` brings into memory.
 pub(crate) fn pin_mut(fault: impl Fn() -> Result<Located, PageFault>) -> Result<FrameMut, PageFault> {
     loop {
-        if let Some(frame) = fault()?.0.write() {
+        let Located { slot, writing } = fault()?;
+        if let Some(frame) = writing.and_then(|writing| slot.write(writing)) {
             return Ok(frame);
         }
     }
@@ -357,10 +368,12 @@ pub fn mappable(
 /// Creates a copy of a cache, in this form. Pages are copied when they are written, and come from `parent`
 /// until then. `source` keeps the pages that the copy changed; it has the parent's length, and is empty.
 ///
-/// The parent is frozen: it may not be written any more. To go on with it, make two copies of it.
+/// The parent is frozen: it may not be written any more. To go on with it, make two copies of it. This waits
+/// for threads that have pages of it pinned for writing.
 ///
 /// # Panics
-/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
+/// If the calling thread is one of those. If the object cannot be created: see
+/// [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn copy_of(
     parent: Arc<Owned<dyn FileCache>>,

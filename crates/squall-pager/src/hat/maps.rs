@@ -69,8 +69,8 @@ impl Translation {
             }
             let located = self.region.fault(offset as u64, access)?;
             let done = match access {
-                Access::Read => located.0.try_show(|| self.show(at)),
-                Access::Write => located.0.open(|| self.open(at)),
+                Access::Read => located.slot.try_show(|| self.show(at)),
+                Access::Write => located.slot.open(|| self.open(at)),
             };
             if let Some(done) = done {
                 return done;

@@ -31,12 +31,14 @@ pub(super) trait Admission: Send + Sync + 'static {
     fn restart(&self) -> Result<(), GateError>;
     fn shut_down(&self) -> Result<(), GateError>;
 
-    /// Enters, and waits while the region is stopped.
-    fn enter(&self, local: &Self::Local) -> Result<(), Closed> {
+    /// Enters, and waits while the region is stopped. Returns false, without having entered, if the region is
+    /// stopped and `passes` returns true.
+    fn enter_unless(&self, local: &Self::Local, passes: impl Fn() -> bool) -> Result<bool, Closed> {
         loop {
             match self.try_enter(local) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(true),
                 Err(Rejected::ShutDown) => return Err(Closed),
+                Err(_) if passes() => return Ok(false),
                 Err(_) => self.await_turn(local),
             }
         }

@@ -9,6 +9,7 @@ use super::admission::{Admission, Closed};
 use super::{Mapping, Rights, SharedCache};
 use crate::cache::{Access, FileCache, Located, PAGE_BYTES, Resident};
 use crate::error::PageFault;
+use crate::writers;
 
 /// The state that faults read. It changes only while the admission is stopped.
 struct State {
@@ -26,6 +27,8 @@ pub(super) struct Body {
     state: Rcu<State>,
     /// Held by the control operations, one at a time.
     control: Mutex<()>,
+    /// Set while a copy is made.
+    is_copied: AtomicBool,
     /// Set by the unmap that wins (rule 4).
     is_closed: AtomicBool,
 }
@@ -36,6 +39,16 @@ struct Inside<'a, A: Admission>(&'a A, &'a A::Local);
 impl<A: Admission> Drop for Inside<'_, A> {
     fn drop(&mut self) {
         self.0.leave(self.1);
+    }
+}
+
+/// Clears the mark of a copy when dropped, also during a panic.
+struct Copied<'a>(&'a Body);
+
+impl Drop for Copied<'_> {
+    fn drop(&mut self) {
+        // Relaxed: faults that read it too late wait for the restart.
+        self.0.is_copied.store(false, Ordering::Relaxed);
     }
 }
 
@@ -58,6 +71,7 @@ impl Body {
             rights: mapping.rights,
             state: Rcu::new(Box::new(state)),
             control: Mutex::new(()),
+            is_copied: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
         }
     }
@@ -126,9 +140,13 @@ impl Body {
         if access == Access::Write && self.rights == Rights::Read {
             return Err(PageFault::ReadOnly { start: self.start });
         }
-        admission.enter(local).map_err(|Closed| PageFault::Unmapped { start: self.start })?;
-        let _inside = Inside(admission, local);
-        // The cache stays while this is inside.
+        // A copy waits for this thread's pins for writing. So its faults go on, uncounted, until they are
+        // gone.
+        let passes = || self.is_copied.load(Ordering::Relaxed) && self.holds_write_pin();
+        let entered = admission.enter_unless(local, passes);
+        let entered = entered.map_err(|Closed| PageFault::Unmapped { start: self.start })?;
+        let _inside = entered.then(|| Inside(admission, local));
+        // The cache stays while this is inside, or holds up a copy.
         let (page, cache, length) = squall_rcu::pin(|guard| {
             let state = self.state.load(guard);
             (self.page(state, offset), state.cache.handle(), state.bytes)
@@ -137,10 +155,16 @@ impl Body {
         cache.fault(page, access)
     }
 
-    /// Runs a control operation while no fault is inside, and lets faults go on afterwards.
+    fn holds_write_pin(&self) -> bool {
+        self.cache().try_backing().is_ok_and(|backing| writers::holds(backing.home.cache()))
+    }
+
+    /// Runs a control operation while no fault is inside, and lets faults go on afterwards. While it makes
+    /// copies, faults of threads with a pin for writing go on.
     fn while_stopped<A: Admission, R>(
         &self,
         admission: &A,
+        copies: bool,
         act: impl FnOnce(SharedCache, u64) -> Result<(SharedCache, u64, R), PageFault>,
     ) -> Result<R, PageFault> {
         let _control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
@@ -148,6 +172,9 @@ impl Body {
         if self.is_closed() {
             return Err(unmapped());
         }
+        // Relaxed: the stop comes after it, and faults read it when they find the region stopped.
+        self.is_copied.store(copies, Ordering::Relaxed);
+        let _copied = Copied(self);
         admission.stop().map_err(|_| unmapped())?;
         let _stopped = Stopped(admission);
         let (cache, bytes) = (self.cache(), self.len());
@@ -174,7 +201,7 @@ impl Body {
 
     /// Shortens the region (rule 6).
     pub(super) fn truncate<A: Admission>(&self, admission: &A, bytes: u64) -> Result<(), PageFault> {
-        self.while_stopped(admission, |cache, length| {
+        self.while_stopped(admission, false, |cache, length| {
             if bytes > length {
                 return Err(PageFault::BeyondRegion { start: self.start, offset: bytes, length });
             }
@@ -190,7 +217,10 @@ impl Body {
         admission: &A,
         copies: &mut dyn FnMut(SharedCache) -> [Owned<dyn FileCache>; 2],
     ) -> Result<SharedCache, PageFault> {
-        self.while_stopped(admission, |cache, bytes| {
+        if self.holds_write_pin() {
+            return Err(PageFault::Pinned { start: self.start });
+        }
+        self.while_stopped(admission, true, |cache, bytes| {
             if cache.try_backing()?.home.is_mapped() {
                 return Err(PageFault::Mapped { start: self.start });
             }

@@ -109,8 +109,11 @@ pub trait Region: Send + Sync {
     /// Calls `copies` with the file of the region while faults wait. It returns two copies of the file. The
     /// region goes on with the first, and this returns the second.
     ///
+    /// It waits for threads that have pages of the file pinned for writing. Their faults go on meanwhile.
+    ///
     /// # Errors
-    /// [`PageFault::Unmapped`]
+    /// [`PageFault::Pinned`] if the calling thread is one of those. [`PageFault::Unmapped`],
+    /// [`PageFault::Mapped`].
     #[blocking]
     fn copy(
         &self,

@@ -1,6 +1,6 @@
 //! Tests of file caches, in each form.
 
-use crate::memory::{State, zeros};
+use crate::memory::{End, State, zeros};
 use proptest::prelude::*;
 use squall_core::Owned;
 use squall_core::swap::swap;
@@ -290,8 +290,9 @@ fn no_page_is_torn_or_lost_while_the_cache_is_swapped() {
             }
             swaps
         });
+        let end = End(&ends);
         let sums: Vec<u64> = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
-        ends.store(true, Relaxed);
+        drop(end);
         swapper.join().unwrap();
         sums
     });

@@ -4,8 +4,17 @@ use squall_core::Owned;
 use squall_pager::cache::PAGE_BYTES;
 use squall_pager::source::{Filled, Source, SourceError, SourceErrorKind, SourceStatistics};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+
+/// Ends a thread of a test when dropped, also when an assertion fails.
+pub(crate) struct End<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
 
 /// The state of the source, which tests share with it.
 #[derive(Default)]

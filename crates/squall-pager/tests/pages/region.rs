@@ -1,6 +1,6 @@
 //! Tests of regions and processes, in each form: the seven rules of K42 (CO-48).
 
-use crate::memory::{State, zeros};
+use crate::memory::{End, State, zeros};
 use squall_core::Owned;
 use squall_core::swap::swap;
 use squall_machine::ClusterSize;
@@ -142,6 +142,38 @@ fn co_48_a_truncation_holds_faults_and_cuts() {
     }
 }
 
+#[test]
+fn co_48_a_copy_waits_for_pins_and_lets_their_threads_fault() {
+    for form in FORMS {
+        let memory = memory();
+        let region = mapped(form, 8, &memory);
+        let (pinned, has_begun) = (Barrier::new(2), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut first = region.pin_mut(0).unwrap();
+                assert!(matches!(region.copy(&mut |_| unreachable!()), Err(PageFault::Pinned { .. })));
+                pinned.wait();
+                while !has_begun.load(Relaxed) {
+                    thread::yield_now();
+                }
+                // The copy waits for the first page, and this thread for no copy.
+                for page in 1..8 {
+                    region.pin_mut(page * PAGE).unwrap()[0] = 1;
+                }
+                first[0] = 1;
+            });
+            pinned.wait();
+            let copy = region.copy(&mut |parent| {
+                has_begun.store(true, Relaxed);
+                copies(8, &memory)(parent)
+            });
+            let copy = copy.unwrap();
+            assert!((0..8).all(|page| copy.pin(page).unwrap()[0] == 1), "{form:?}");
+            writer.join().unwrap();
+        });
+    }
+}
+
 /// Makes two copies of a cache of `pages` pages.
 fn copies(
     pages: u64,
@@ -173,6 +205,7 @@ fn co_48_a_copy_is_taken_at_one_moment() {
                     }
                 }
             });
+            let _end = End(&ends);
             for _ in 0..if cfg!(miri) { 2 } else { 20 } {
                 let copy = region.copy(&mut copies(2, &memory)).unwrap();
                 let number = |page| u64::from_le_bytes(copy.pin(page).unwrap()[..8].try_into().unwrap());
@@ -285,8 +318,8 @@ fn faults_go_on_while_everything_is_swapped() {
                 }
             }
         });
+        let _end = End(&ends);
         workers.into_iter().for_each(|worker| worker.join().unwrap());
-        ends.store(true, Relaxed);
     });
     let sum: u64 = (0..PAGES)
         .map(|page| {
