@@ -35,9 +35,10 @@
 //! Source: wait-for graphs; Holt, "Some deadlock properties of computer systems", 1972.
 
 #[cfg(all(debug_assertions, not(loom), not(miri)))]
-pub(crate) use graph::{acquired, name, released, waits};
+pub(crate) use graph::{acquired, holds, name, released, waits};
 #[cfg(not(all(debug_assertions, not(loom), not(miri))))]
-pub(crate) use nothing::{acquired, name, released, waits};
+#[cfg_attr(loom, allow(unused_imports, reason = "models are built without the public types"))]
+pub(crate) use nothing::{acquired, holds, name, released, waits};
 
 /// Empty functions for builds without detection.
 #[cfg(not(all(debug_assertions, not(loom), not(miri))))]
@@ -49,6 +50,12 @@ mod nothing {
 
     #[inline(always)]
     pub(crate) fn released(_lock: usize) {}
+
+    #[cfg_attr(loom, allow(dead_code, reason = "models are built without the public types"))]
+    #[inline(always)]
+    pub(crate) fn holds(_lock: usize) -> bool {
+        false
+    }
 
     #[inline(always)]
     pub(crate) fn waits<R>(_lock: usize, wait: impl FnOnce() -> R) -> R {
@@ -221,6 +228,11 @@ mod graph {
         if let Some(_inside) = Inside::enter() {
             owners(lock).remove(lock, number());
         }
+    }
+
+    /// Returns whether this thread is recorded as the holder of `lock`.
+    pub(crate) fn holds(lock: usize) -> bool {
+        Inside::enter().is_some_and(|_inside| owner(lock).is_some_and(|owner| owner.who == number()))
     }
 
     /// Names `lock` in reports.

@@ -37,7 +37,10 @@ pub use lock::{Lock, LockGuard};
 #[doc(hidden)]
 pub use rw::readers_known;
 #[cfg(not(loom))]
-pub use rw::{DistributedReadGuard, DistributedRwLock, DistributedWriteGuard};
+pub use rw::{
+    DistributedReadGuard, DistributedRwLock, DistributedWriteGuard, ReadBiasedReadGuard, ReadBiasedRwLock,
+    ReadBiasedWriteGuard,
+};
 #[doc(hidden)]
 pub use steps::{NoSteps, Steps};
 pub use two_bit::{LockedPtr, LockedPtrGuard, TwoBitGuard, TwoBits, Word};

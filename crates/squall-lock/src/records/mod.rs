@@ -6,7 +6,8 @@
 //! - I1. `lock.wait` comes after the thread got past the wait. `lock.give_up` comes after it stopped waiting
 //!   without the lock. A wait that began before the trace was switched on has no event.
 //! - I2. `lock.sleep` comes after the wake-up, outside the table of sleepers: the sink may allocate.
-//! - I3. `lock.revoke` comes after the ownership was cleared, also if the thread then fails to take the lock.
+//! - I3. `lock.revoke` comes after the ownership or the read bias was cleared, also if the thread then fails
+//!   to take the lock.
 //!
 //! An acquisition may wait twice: for other threads, then for a former owner or for readers. Each wait has an
 //! event. The lock types tell them apart.
@@ -115,7 +116,7 @@ impl Wait {
     }
 }
 
-/// Emits that an owner lost this lock (I3). The thread began to take the ownership away at `since`.
+/// Emits that an owner, or the readers of a biased lock, lost it (I3). The thread began that at `since`.
 #[cold]
 pub(crate) fn revoked(lock: LockType, subject: Subject, since: Since) {
     if let Some(ns) = since.ns() {

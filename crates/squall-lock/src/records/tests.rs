@@ -6,7 +6,7 @@ use crate::DistributedRwLock;
 use crate::lock::Lock;
 use crate::steps::Steps;
 use crate::two_bit::TwoBits;
-use crate::{BiasedLock, VpLock};
+use crate::{BiasedLock, ReadBiasedRwLock, VpLock};
 use squall_machine::Vp;
 use squall_sys::trace::{Kind, Subject, emit, install, switch};
 use squall_sys::waits::sleeps;
@@ -236,6 +236,21 @@ fn kt_18_an_ownership_that_ends_is_revoked_once() {
     contend(guard, || lock.common.is_locked(), || *lock.lock() += 1);
     let events = traced.take(&lock);
     assert!(events.len() <= 1 && events.len() == count(&events, "lock.wait", "biased-owner"), "{events:?}");
+}
+
+#[test]
+fn a_read_bias_that_ends_is_revoked_once() {
+    let traced = Traced::on();
+    let lock = ReadBiasedRwLock::new(0);
+    *lock.write() += 1;
+    while !lock.is_biased() {
+        drop(lock.read());
+    }
+    assert!(traced.take(&lock).is_empty(), "an unbiased lock has no bias to lose");
+    for _ in 0..3 {
+        *lock.write() += 1;
+    }
+    assert_eq!(traced.take(&lock), [("lock.revoke", "rw-write")]);
 }
 
 #[test]

@@ -322,7 +322,7 @@ pub fn readers_known() -> usize {
 }
 
 /// Returns the time after `limit`. If the clock does not reach that far, returns the time after a year.
-fn later(limit: Duration) -> Instant {
+pub(super) fn later(limit: Duration) -> Instant {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     let now = Instant::now();
     now.checked_add(limit).unwrap_or(now + YEAR)

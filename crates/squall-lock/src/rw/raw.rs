@@ -1,19 +1,24 @@
-//! The protocol of the distributed reader-writer lock.
+//! The protocol of the distributed reader-writer lock, and of the read-biased one (`bias`).
 //!
 //! Problem: readers that share a lock word share its cache line. They slow each other down although they do
 //! not exclude each other.
 //! Idea: a reader leaves a mark on a line of its own thread (`marks`) and reads a word that normally only
 //! writers write. A writer sets the word and reads all marks. The two sides form a store-load handshake, and
-//! the writer pays its expensive half (`asym`).
+//! the writer pays its expensive half (`asym`). A lock that is written often can be *unbiased* for a while:
+//! then readers count themselves in the word, and a writer reads no marks.
 //!
 //! ```text
-//! reader enters: set the mark; light fence; word == 0: inside.
-//!                Else (if FENCED: full fence, read again) if WRITER: clear the mark, wait.
-//! reader leaves: clear the mark; light fence; word == 0: done.
+//! reader enters: set the mark; light fence; no flag in the word: inside.
+//!                Else (full fence, read again) if WRITER or UNBIASED: clear the mark, wait or count.
+//! reader leaves: clear the mark; light fence; no flag in the word: done.
 //!                Else (full fence, read again) if WRITER: wake the writer.
-//! writer enters: (one at a time) wait until no reader is queued; set WRITER; heavy fence;
-//!                for each mark: wait until it is gone.
-//! writer leaves: clear WRITER; wake the readers.
+//! reader enters, counted: in one step, if WRITER is clear: add one to the count. Else wait.
+//! reader leaves, counted: subtract one; it was the last and WRITER is set: wake the writer.
+//! writer enters: (one at a time) wait until no reader is queued; set WRITER;
+//!                unless UNBIASED was set: heavy fence; for each mark: wait until it is gone;
+//!                wait until the count is zero.
+//! writer leaves: clear WRITER and WAITS; if WAITS was set: wake the readers.
+//! reader waits:  in one step, if WRITER is set: set WAITS. Sleep until a writer leaves.
 //! ```
 //!
 //! - I1. A reader is never inside together with a writer. *Argument.* The reader's fence and the writer's
@@ -25,21 +30,33 @@
 //! - I2. So a writer needs to see each slot without its mark only *once* after its fence. A reader that sets
 //!   a mark later clears it again without having been inside.
 //! - I3. A waiting writer is woken. By the same handshake, its scan sees that the mark is gone, or the reader
-//!   that cleared the mark sees WRITER and signals. A waiting reader is woken by the end of the writer it
-//!   saw.
-//! - I4. A reader waits for at most two writers. It is queued before it sleeps. A writer that comes after the
-//!   one it waits for begins only when no reader is queued. A writer waits for the readers that are inside
-//!   when it sets WRITER, and for those queued before.
+//!   that cleared the mark sees WRITER and signals. A counted reader and a writer change one word, so one of
+//!   them sees the other. A reader that waits sets WAITS while WRITER is set, in one step. So the end of
+//!   that writer sees WAITS, and signals.
+//! - I4. A queued reader waits for at most two writers. It is queued before it sleeps. A writer that comes
+//!   after the one it waits for begins only when no reader is queued. A writer waits for the readers that are
+//!   inside when it sets WRITER, and for those queued before.
 //! - I5. FENCED is cleared at most once, when `membarrier` is found to work. It is set forever if
 //!   `membarrier` is refused later. A visit to each processor catches the readers that did not see it set
 //!   then.
+//! - I6. A counted reader is never inside together with a writer. *Argument.* The count and WRITER change in
+//!   one word. A reader adds itself only while WRITER is clear, with Acquire. The writer sets WRITER, and
+//!   goes in after it read the count as zero, with Acquire. All changes of the word are read-modify-writes,
+//!   so each release of the word reaches every later Acquire.
+//! - I7. While UNBIASED is set, no reader is inside by a mark. *Argument.* Such a reader read the word
+//!   without WRITER and UNBIASED. The writer that set UNBIASED was inside, so it had set WRITER before.
+//!   If the reader read a value from before that WRITER, the writer's scan waited for its mark (I1). If
+//!   it read a later value, the lock had become biased again.
+//! - I8. UNBIASED changes from set to clear only while WRITER is clear, in one step. So a writer that found
+//!   UNBIASED set when it set WRITER has the lock without a scan.
 //!
 //! Not promised: recursion. A thread that reads twice waits for itself if a writer comes between.
 //! Progress: readers are wait-free while there is no writer. A thread that stalls inside as a reader delays
 //! writers, and through a writer all readers.
 //! Cost: a reader writes one word of its own line twice, and reads the word twice, without a locked
 //! instruction or a hardware fence. A writer makes a heavy fence (a system call). It then reads
-//! a line per record (`marks`): as many as reading threads were ever alive at once.
+//! a line per record (`marks`): as many as reading threads were ever alive at once. Unbiased, a reader makes
+//! two read-modify-writes of the word, as a writer does.
 //! Source: PR-10 (Appavoo 2005, §3.1: replicate read locks, the write lock is all of them); Hsieh and Weihl,
 //! "Scalable reader-writer locks for parallel systems", 1992; BRAVO (see `marks`); Linux' `percpu-rwsem` (the
 //! writer pays).
@@ -63,14 +80,26 @@ const WRITER: u32 = 1;
 const FENCED: u32 = 2;
 /// No thread has asked yet whether `membarrier` works. FENCED is set meanwhile.
 const UNASKED: u32 = 4;
+/// A reader waits for the end of the writer. Set only while WRITER is set.
+const WAITS: u32 = 8;
+/// Readers are counted in this word. Writers read no marks.
+const UNBIASED: u32 = 16;
+/// One counted reader. The bits from here on are their count.
+const READER: u32 = 32;
+/// The bits below the count. A reader goes in by its mark alone if all are clear.
+const FLAGS: u32 = READER - 1;
+/// A reader adds itself only to a smaller word. Only forgotten guards reach this one.
+const WORD_MAX: u32 = 1 << 31;
 
-/// The number of times a writer reads a mark before it sleeps.
+const _: () = assert!(FLAGS == WRITER | FENCED | UNASKED | WAITS | UNBIASED);
+
+/// The number of times a writer reads a mark, or a counted reader the word, before it sleeps.
 const SPINS: u32 = if cfg!(any(loom, miri)) { 0 } else { 100 };
 
 /// The lock without its value and without the lock that admits one writer at a time.
 pub(crate) struct Raw<S> {
-    /// WRITER, FENCED, UNASKED. Written by writers, and once by the first thread that asks about
-    /// `membarrier`.
+    /// The flags and the count. Written by writers, by readers that wait or are counted, and once by the
+    /// first thread that asks about `membarrier`.
     word: AtomicU32,
     /// The number of readers that wait for a writer.
     queued: AtomicU32,
@@ -92,10 +121,22 @@ pub(crate) enum Entry {
 }
 
 impl<S: Steps> Raw<S> {
+    /// Makes a lock that is always biased.
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Raw<S> {
+        Raw::with_word(FENCED | UNASKED)
+    }
+
+    /// Makes an unbiased lock.
+    #[cfg(not(loom))]
+    pub(crate) const fn new_unbiased() -> Raw<S> {
+        Raw::with_word(FENCED | UNASKED | UNBIASED)
+    }
+
+    #[cfg(not(loom))]
+    const fn with_word(word: u32) -> Raw<S> {
         Raw {
-            word: AtomicU32::new(FENCED | UNASKED),
+            word: AtomicU32::new(word),
             queued: AtomicU32::new(0),
             turn: EventCount::new(),
             gone: EventCount::new(),
@@ -137,7 +178,7 @@ impl<S: Steps> Raw<S> {
             asym::light();
         }
         // Acquire: pairs with the Release in `unlock` (I1).
-        self.word.load(sites::ENTER_ACQUIRE.order(Ordering::Acquire)) == 0
+        self.word.load(sites::ENTER_ACQUIRE.order(Ordering::Acquire)) & FLAGS == 0
     }
 
     /// Continues after [`mark`](Raw::mark) returned false: waits for the writer, if there is one. If the
@@ -148,21 +189,29 @@ impl<S: Steps> Raw<S> {
         if self.stays_marked(slot) {
             return Entry::Inside;
         }
+        let entry = self.queue(|| self.mark(slot) || self.stays_marked(slot), deadline, subject);
+        if entry == Entry::TimedOut {
+            // Release: pairs with the Acquire of the scan in `lock`, and with that of the next owner of this
+            // slot.
+            slot.store(0, Ordering::Release);
+        }
+        entry
+    }
+
+    /// Waits in the queue of readers until `go_in` succeeds. Calls it when there is no writer.
+    fn queue(&self, go_in: impl Fn() -> bool, deadline: Option<Instant>, subject: Subject) -> Entry {
         self.queued.fetch_add(1, Ordering::Relaxed);
         let mut wait = Wait::later(LockType::RwRead, subject);
         let entry = loop {
             let seen = self.turn.prepare();
             S::step();
-            if self.word.load(Ordering::Relaxed) & WRITER == 0 {
-                if self.mark(slot) || self.stays_marked(slot) {
+            if !self.waits_for_writer() {
+                if go_in() {
                     break Entry::Inside;
                 }
                 continue;
             }
             if is_past(deadline) || forked() {
-                // Release: pairs with the Acquire of the scan in `lock`, and with that of the next owner of
-                // this slot.
-                slot.store(0, Ordering::Release);
                 break Entry::TimedOut;
             }
             S::step();
@@ -179,9 +228,26 @@ impl<S: Steps> Raw<S> {
         entry
     }
 
-    /// Reads the word again, after a full fence. Returns true if the marked slot may stay marked; otherwise
-    /// clears the mark.
+    /// Announces a waiting reader to the writer, if there is one (I3). Returns whether there is.
+    fn waits_for_writer(&self) -> bool {
+        if sites::ANNOUNCE.is_weak() {
+            return self.has_writer();
+        }
+        let announced = |word: u32| (word & WRITER != 0).then_some(word | WAITS);
+        self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, announced).is_ok()
+    }
+
+    /// Returns true if the marked slot may stay marked; otherwise clears the mark.
     fn stays_marked(&self, slot: &AtomicUsize) -> bool {
+        if self.is_open() {
+            return true;
+        }
+        self.clear(slot, RESERVED);
+        false
+    }
+
+    /// Reads the word again, after a full fence. Returns whether a reader with a mark is inside.
+    pub(crate) fn is_open(&self) -> bool {
         #[cfg(not(loom))]
         self.ask();
         S::step();
@@ -189,12 +255,9 @@ impl<S: Steps> Raw<S> {
             // Full fence: pairs with the heavy fence in `lock` (I1).
             fence(Ordering::SeqCst);
         }
+        let closed = if sites::UNBIASED_SEEN.is_weak() { WRITER } else { WRITER | UNBIASED };
         // Acquire: pairs with the Release in `unlock` (I1).
-        if self.word.load(sites::ENTER_ACQUIRE.order(Ordering::Acquire)) & WRITER == 0 {
-            return true;
-        }
-        self.clear(slot, RESERVED);
-        false
+        self.word.load(sites::ENTER_ACQUIRE.order(Ordering::Acquire)) & closed == 0
     }
 
     /// Frees the slot of a reader that leaves.
@@ -212,7 +275,7 @@ impl<S: Steps> Raw<S> {
             // Light fence: pairs with the heavy fence in `lock` (I3).
             asym::light();
         }
-        if self.word.load(Ordering::Relaxed) != 0 {
+        if self.word.load(Ordering::Relaxed) & FLAGS != 0 {
             self.gone_with_a_word();
         }
     }
@@ -228,6 +291,88 @@ impl<S: Steps> Raw<S> {
         if self.word.load(Ordering::Relaxed) & WRITER != 0 {
             self.gone.signal(1);
         }
+    }
+
+    // --- counted readers ---
+
+    /// Adds a reader to the count, if there is no writer. Then the reader is inside.
+    ///
+    /// # Panics
+    /// If the count is full of forgotten guards.
+    #[inline(always)]
+    pub(crate) fn count_in(&self) -> bool {
+        let mut word = self.word.load(Ordering::Relaxed);
+        while word & WRITER == 0 {
+            assert!(word < WORD_MAX, "a reader-writer lock has more readers than it can count");
+            S::step();
+            // Acquire: pairs with the Release in `unlock` (I6).
+            let order = sites::COUNT_ACQUIRE.order(Ordering::Acquire);
+            match self.word.compare_exchange_weak(word, word + READER, order, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// Adds a reader to the count, and waits for a writer, if there is one.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn enter_counted(&self, deadline: Option<Instant>, subject: Subject) -> Entry {
+        if !is_past(deadline) {
+            for _ in 0..SPINS {
+                if self.count_in() {
+                    return Entry::Inside;
+                }
+                hint::spin_loop();
+            }
+        }
+        self.queue(|| self.count_in(), deadline, subject)
+    }
+
+    /// Removes a reader from the count.
+    #[inline(always)]
+    pub(crate) fn leave_counted(&self) {
+        // Release: pairs with the Acquire of the writer that reads the count (I6).
+        let before = self.word.fetch_sub(READER, sites::COUNT_RELEASE.order(Ordering::Release));
+        if before & WRITER != 0 && before < 2 * READER {
+            self.last_counted();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn last_counted(&self) {
+        S::step();
+        if !sites::COUNT_SIGNAL.is_weak() {
+            self.gone.signal(1);
+        }
+    }
+
+    /// Returns whether a counted reader is inside.
+    pub(crate) fn has_counted(&self) -> bool {
+        self.word.load(Ordering::Relaxed) > FLAGS
+    }
+
+    // --- the bias ---
+
+    /// Returns whether readers enter by their marks.
+    #[inline(always)]
+    pub(crate) fn is_biased(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & UNBIASED == 0
+    }
+
+    /// Makes the lock biased, unless a writer is inside or waits (I8).
+    pub(crate) fn bias(&self) {
+        // Relaxed: readers that go in acquire from the Release in `unlock`, of which this read-modify-write
+        // continues the release sequence (I6).
+        let biased = |word: u32| (word & (WRITER | UNBIASED) == UNBIASED).then_some(word & !UNBIASED);
+        let _ = self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, biased);
+    }
+
+    /// Ends the bias. The caller is the writer inside (I7).
+    pub(crate) fn unbias(&self) {
+        self.word.fetch_or(UNBIASED, Ordering::Relaxed);
     }
 
     /// Returns whether a writer is inside or waits for readers.
@@ -250,19 +395,37 @@ impl<S: Steps> Raw<S> {
         if !sites::READERS_FIRST.is_weak() && self.wait(queue_is_empty, deadline, wait) == Entry::TimedOut {
             return Entry::TimedOut;
         }
-        self.word.fetch_or(WRITER, Ordering::Relaxed);
+        let before = self.word.fetch_or(WRITER, Ordering::Relaxed);
         S::step();
+        let is_biased = before & UNBIASED == 0 && !sites::REVOKE.is_weak();
+        if is_biased && self.scan(registry, deadline, wait) == Entry::TimedOut {
+            return self.give_up();
+        }
+        // Acquire: pairs with the Release in `leave_counted` (I6).
+        let order = sites::COUNT_SEEN.order(Ordering::Acquire);
+        if self.wait(|| self.word.load(order) <= FLAGS, deadline, wait) == Entry::TimedOut {
+            return self.give_up();
+        }
+        Entry::Inside
+    }
+
+    /// Waits until each mark is gone.
+    fn scan(&self, registry: &Registry, deadline: Option<Instant>, wait: &mut Wait) -> Entry {
         self.heavy();
         for slot in registry.slots() {
             // Acquire: pairs with the Release of `clear` and `mark` (I1).
             let order = sites::SCAN_ACQUIRE.order(Ordering::Acquire);
             if self.wait(|| slot.load(order) != self.key(), deadline, wait) == Entry::TimedOut {
-                S::step();
-                self.unlock();
                 return Entry::TimedOut;
             }
         }
         Entry::Inside
+    }
+
+    fn give_up(&self) -> Entry {
+        S::step();
+        self.unlock();
+        Entry::TimedOut
     }
 
     /// Returns whether a reader has a mark visible to the caller: it is inside, or checks whether it may go
@@ -279,10 +442,13 @@ impl<S: Steps> Raw<S> {
 
     /// Releases the writer's lock.
     pub(crate) fn unlock(&self) {
-        // Release: pairs with the Acquire of readers that go in (I1).
-        self.word.fetch_and(!WRITER, sites::UNLOCK_RELEASE.order(Ordering::Release));
+        // Release: pairs with the Acquire of readers that go in (I1, I6).
+        let order = sites::UNLOCK_RELEASE.order(Ordering::Release);
+        let before = self.word.fetch_and(!(WRITER | WAITS), order);
         S::step();
-        self.turn.signal(u32::MAX);
+        if before & WAITS != 0 {
+            self.turn.signal(u32::MAX);
+        }
     }
 
     /// Waits at `gone` until `is_so` holds.

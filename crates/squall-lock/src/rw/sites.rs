@@ -26,3 +26,17 @@ pub(crate) const LEAVE_LIGHT: Site = Site(48);
 pub(crate) const LEAVE_FULL: Site = Site(49);
 /// Not an ordering: a writer waits for the readers that the previous writer had delayed.
 pub(crate) const READERS_FIRST: Site = Site(50);
+/// Not an ordering: a reader that waits sets WAITS.
+pub(crate) const ANNOUNCE: Site = Site(51);
+/// Acquire of a counted reader that goes in. Partner: [`UNLOCK_RELEASE`].
+pub(crate) const COUNT_ACQUIRE: Site = Site(52);
+/// Release of a counted reader that leaves. Partner: [`COUNT_SEEN`].
+pub(crate) const COUNT_RELEASE: Site = Site(53);
+/// Acquire of a writer that reads the count. Partner: [`COUNT_RELEASE`].
+pub(crate) const COUNT_SEEN: Site = Site(54);
+/// Not an ordering: the last counted reader wakes the writer.
+pub(crate) const COUNT_SIGNAL: Site = Site(55);
+/// Not an ordering: a reader with a mark reads UNBIASED again.
+pub(crate) const UNBIASED_SEEN: Site = Site(56);
+/// Not an ordering: a writer of a biased lock reads the marks.
+pub(crate) const REVOKE: Site = Site(57);

@@ -6,7 +6,7 @@ mod child;
 mod this_program;
 
 use child::{End, in_child_ending};
-use squall_lock::{BiasedLock, DistributedRwLock, Lock, LockedPtr, TwoBits};
+use squall_lock::{BiasedLock, DistributedRwLock, Lock, LockedPtr, ReadBiasedRwLock, TwoBits};
 use squall_lock::{Cancel, ConfigurableLock, LockError, Request, Scheduling};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -27,6 +27,8 @@ struct Locks {
     registered: ConfigurableLock<u32>,
     read: DistributedRwLock<u32>,
     written: DistributedRwLock<u32>,
+    latch_read: ReadBiasedRwLock<u32>,
+    latch_written: ReadBiasedRwLock<u32>,
 }
 
 impl Locks {
@@ -42,7 +44,21 @@ impl Locks {
             registered,
             read: DistributedRwLock::new(1),
             written: DistributedRwLock::new(1),
+            latch_read: ReadBiasedRwLock::new(1),
+            latch_written: ReadBiasedRwLock::new(1),
         }
+    }
+
+    /// Locks each. Returns the guards.
+    fn hold(&self) -> impl Sized {
+        // Makes this thread the owner.
+        (0..100).for_each(|_| *self.biased.lock() += 1);
+        (
+            (self.plain.lock(), self.biased.lock(), BITS.lock(&self.word), self.pointer.lock()),
+            (self.configurable.lock(), self.registered.lock()),
+            (self.read.read(), self.written.write()),
+            (self.latch_read.read(), self.latch_written.write()),
+        )
     }
 }
 
@@ -70,6 +86,9 @@ fn all_are_refused(locks: &Locks) -> bool {
         && is_refused(|| locks.read.write())
         && is_refused(|| locks.written.read())
         && is_refused(|| locks.written.write())
+        && is_refused(|| locks.latch_read.write())
+        && is_refused(|| locks.latch_written.read())
+        && is_refused(|| locks.latch_written.write())
         && locks.plain.try_lock_for(LONG).is_none()
         && BITS.try_lock_for(&locks.word, LONG).is_none()
         && locks.configurable.try_lock_for(LONG).is_none()
@@ -77,6 +96,9 @@ fn all_are_refused(locks: &Locks) -> bool {
         && locks.read.try_write_for(LONG).is_none()
         && locks.written.try_read_for(LONG).is_none()
         && locks.written.try_write_for(LONG).is_none()
+        && locks.latch_read.try_write_for(LONG).is_none()
+        && locks.latch_written.try_read_for(LONG).is_none()
+        && *locks.latch_read.read() == 1
         && *locks.read.read() == 1
 }
 
@@ -87,6 +109,7 @@ fn all_are_free(locks: &Locks) -> bool {
         && *locks.configurable.lock() == 1
         && *locks.registered.lock() == 1
         && *locks.written.write() == 1
+        && *locks.latch_written.write() == 1
 }
 
 #[test]
@@ -114,13 +137,7 @@ fn a_wait_for_a_lock_of_a_thread_that_does_not_exist_in_a_child_is_refused() {
     let contended = &Lock::new(0);
     let ended = thread::scope(|scope| {
         scope.spawn(move || {
-            // Makes this thread the owner.
-            (0..100).for_each(|_| *locks.biased.lock() += 1);
-            let _guards = (
-                (locks.plain.lock(), locks.biased.lock(), BITS.lock(&locks.word), locks.pointer.lock()),
-                (locks.configurable.lock(), locks.registered.lock()),
-                (locks.read.read(), locks.written.write()),
-            );
+            let _guards = locks.hold();
             held.send(()).unwrap();
             may_go.recv().unwrap();
         });

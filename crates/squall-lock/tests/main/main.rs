@@ -8,6 +8,7 @@ mod forked;
 #[cfg(not(miri))]
 mod litmus;
 mod lock;
+mod read_biased;
 mod rw;
 mod two_bit;
 mod vp;

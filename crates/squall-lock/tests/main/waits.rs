@@ -1,6 +1,6 @@
 //! Each lock counts its sleeps, so that they are not taken for sleeps of the operation around them.
 
-use squall_lock::{ConfigurableLock, DistributedRwLock, Lock, TwoBits};
+use squall_lock::{ConfigurableLock, DistributedRwLock, Lock, ReadBiasedRwLock, TwoBits};
 use squall_sys::waits::sleeps;
 use std::sync::atomic::AtomicU8;
 use std::thread;
@@ -41,6 +41,14 @@ fn locks_count_their_sleeps() {
     drop(held);
 
     let lock = DistributedRwLock::new(());
+    let held = lock.write();
+    until_counted(|limit| lock.try_read_for(limit).is_some());
+    drop(held);
+    let held = lock.read();
+    until_counted(|limit| lock.try_write_for(limit).is_some());
+    drop(held);
+
+    let lock = ReadBiasedRwLock::new(());
     let held = lock.write();
     until_counted(|limit| lock.try_read_for(limit).is_some());
     drop(held);
