@@ -11,6 +11,9 @@
 /// Runs between two steps of a protocol.
 #[doc(hidden)]
 pub trait Steps: 'static {
+    /// True if few operations lead to a change of mode, so that a stress reaches many changes.
+    const HURRIES: bool = false;
+
     /// Runs after a protocol read shared state and before it acts on the result.
     fn step();
 }

@@ -36,6 +36,7 @@ use crate::records::{LockType, revoked};
 use crate::steps::Steps;
 use squall_sys::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use squall_sys::trace::{Since, Subject};
+use std::marker::PhantomData;
 use std::time::Instant;
 
 /// The number of counted reads that makes a lock biased, before the first revocation.
@@ -49,7 +50,9 @@ const READS_MIN: u16 = if cfg!(loom) {
 /// The number of times it doubles.
 const DOUBLINGS_MAX: u16 = if cfg!(loom) { 0 } else { 4 };
 /// The number of counted reads that makes a lock biased, after many revocations.
-pub(crate) const READS_MAX: u16 = READS_MIN << DOUBLINGS_MAX;
+const READS_MAX: u16 = READS_MIN << DOUBLINGS_MAX;
+/// The number that replaces all these in a stress.
+const READS_HURRIED: u16 = 2;
 
 /// The reads left until the bias. The bits above are the number of doublings.
 const LEFT: u16 = (1 << 13) - 1;
@@ -67,9 +70,24 @@ pub(crate) enum Reader<'a> {
 }
 
 /// Decides when a lock becomes biased.
-struct Pace(AtomicU16);
+struct Pace<S>(AtomicU16, PhantomData<fn() -> S>);
 
-impl Pace {
+impl<S: Steps> Pace<S> {
+    #[cfg(not(loom))]
+    const fn new() -> Pace<S> {
+        Pace(AtomicU16::new(Pace::<S>::reads(0)), PhantomData)
+    }
+
+    #[cfg(loom)]
+    fn new() -> Pace<S> {
+        Pace(AtomicU16::new(Pace::<S>::reads(0)), PhantomData)
+    }
+
+    /// Returns the number of reads that earn the bias.
+    const fn reads(doublings: u16) -> u16 {
+        if S::HURRIES { READS_HURRIED } else { READS_MIN << doublings }
+    }
+
     /// Counts a read. Returns whether the lock should be biased.
     #[inline(always)]
     fn read(&self) -> bool {
@@ -86,14 +104,14 @@ impl Pace {
     fn write(&self, revoked: bool) {
         let doublings = self.0.load(Ordering::Relaxed) / DOUBLING + u16::from(revoked);
         let doublings = doublings.min(DOUBLINGS_MAX);
-        self.0.store(doublings * DOUBLING + (READS_MIN << doublings), Ordering::Relaxed);
+        self.0.store(doublings * DOUBLING + Pace::<S>::reads(doublings), Ordering::Relaxed);
     }
 }
 
 /// The lock without its value.
 pub(crate) struct ReadBias<S: Steps> {
     raw: Raw<S>,
-    pace: Pace,
+    pace: Pace<S>,
     /// Held by the writer.
     writers: Lock<(), S>,
 }
@@ -102,11 +120,7 @@ impl<S: Steps> ReadBias<S> {
     /// Makes an unbiased lock: a first write is cheap.
     #[cfg(not(loom))]
     pub(crate) const fn new() -> ReadBias<S> {
-        ReadBias {
-            raw: Raw::new_unbiased(),
-            pace: Pace(AtomicU16::new(READS_MIN)),
-            writers: Lock::with_steps(()),
-        }
+        ReadBias { raw: Raw::new_unbiased(), pace: Pace::new(), writers: Lock::with_steps(()) }
     }
 
     /// Makes a lock, with readers that make full fences (`fenced`) or light ones.
@@ -116,7 +130,7 @@ impl<S: Steps> ReadBias<S> {
         if !biased {
             raw.unbias();
         }
-        ReadBias { raw, pace: Pace(AtomicU16::new(READS_MIN)), writers: Lock::with_steps(()) }
+        ReadBias { raw, pace: Pace::new(), writers: Lock::with_steps(()) }
     }
 
     /// Returns the value of a mark of this lock.
@@ -252,14 +266,15 @@ impl<S: Steps> ReadBias<S> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::steps::NoSteps;
 
-    fn reads_until_bias(pace: &Pace) -> u16 {
+    fn reads_until_bias(pace: &Pace<NoSteps>) -> u16 {
         (1..=READS_MAX + 1).find(|_| pace.read()).expect("the lock never becomes biased")
     }
 
     #[test]
     fn each_revocation_doubles_the_reads_that_earn_the_bias() {
-        let pace = Pace(AtomicU16::new(READS_MIN));
+        let pace = Pace::<NoSteps>::new();
         for doublings in 0..DOUBLINGS_MAX {
             assert_eq!(reads_until_bias(&pace), READS_MIN << doublings);
             assert!(pace.read(), "a read that did not set the bias lets the next one try");
@@ -272,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_write_begins_the_count_again_and_keeps_the_number() {
-        let pace = Pace(AtomicU16::new(READS_MIN));
+        let pace = Pace::<NoSteps>::new();
         pace.write(true);
         assert_eq!((1..2 * READS_MIN).find(|_| pace.read()), None);
         pace.write(false);
