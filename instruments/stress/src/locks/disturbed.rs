@@ -65,6 +65,8 @@ pub(super) const DUEL_SLEEP_LOG: u64 = 8;
 pub(super) struct Disturbed;
 
 impl Steps for Disturbed {
+    const HURRIES: bool = true;
+
     fn step() {
         let mood = MOOD.get();
         if mood == Mood::Calm {

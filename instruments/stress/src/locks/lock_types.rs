@@ -5,8 +5,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use squall::lock::{
-    Cancel, ConfigurableLock, DistributedRwLock, Lock, LockError, Method, Order, Request, Scheduling, Steps,
-    TwoBits, Waiting,
+    Cancel, ConfigurableLock, DistributedRwLock, Lock, LockError, Method, Order, ReadBiasedRwLock, Request,
+    Scheduling, Steps, TwoBits, Waiting,
 };
 use squall::objects::lock::{AdaptiveLock, Wanted};
 
@@ -213,35 +213,45 @@ fn any_scheduling(rng: &mut Rng) -> Scheduling {
         .patience(Duration::from_micros(rng.below(2_000)))
 }
 
-impl<S: Steps> SharedAccess for Named<DistributedRwLock<u64, S>> {
-    fn name(&self) -> &'static str {
-        self.0
-    }
+/// Implements `SharedAccess` for a reader-writer lock.
+macro_rules! shared_access {
+    ($lock:ident) => {
+        impl<S: Steps> SharedAccess for Named<$lock<u64, S>> {
+            fn name(&self) -> &'static str {
+                self.0
+            }
 
-    fn read(&self, attempt: &Attempt, section: Reading<'_>) -> Outcome {
-        let guard = match attempt {
-            Attempt::Try => self.1.try_read().ok_or(Outcome::Busy),
-            Attempt::Until(deadline) => self.1.try_read_for(left(*deadline)).ok_or(Outcome::TimedOut),
-            Attempt::Wait | Attempt::Cancel(_) | Attempt::As(..) => Ok(self.1.read()),
-        };
-        guard.map_or_else(
-            |outcome| outcome,
-            |guard| {
-                section(*guard);
-                Outcome::Inside
-            },
-        )
-    }
+            fn read(&self, attempt: &Attempt, section: Reading<'_>) -> Outcome {
+                let guard = match attempt {
+                    Attempt::Try => self.1.try_read().ok_or(Outcome::Busy),
+                    Attempt::Until(deadline) => self.1.try_read_for(left(*deadline)).ok_or(Outcome::TimedOut),
+                    Attempt::Wait | Attempt::Cancel(_) | Attempt::As(..) => Ok(self.1.read()),
+                };
+                guard.map_or_else(
+                    |outcome| outcome,
+                    |guard| {
+                        section(*guard);
+                        Outcome::Inside
+                    },
+                )
+            }
 
-    fn write(&self, attempt: &Attempt, section: Section<'_>) -> Outcome {
-        let guard = match attempt {
-            Attempt::Try => self.1.try_write().ok_or(Outcome::Busy),
-            Attempt::Until(deadline) => self.1.try_write_for(left(*deadline)).ok_or(Outcome::TimedOut),
-            Attempt::Wait | Attempt::Cancel(_) | Attempt::As(..) => Ok(self.1.write()),
-        };
-        guard.map_or_else(|outcome| outcome, |mut guard| inside(&mut guard, section))
-    }
+            fn write(&self, attempt: &Attempt, section: Section<'_>) -> Outcome {
+                let guard = match attempt {
+                    Attempt::Try => self.1.try_write().ok_or(Outcome::Busy),
+                    Attempt::Until(deadline) => {
+                        self.1.try_write_for(left(*deadline)).ok_or(Outcome::TimedOut)
+                    }
+                    Attempt::Wait | Attempt::Cancel(_) | Attempt::As(..) => Ok(self.1.write()),
+                };
+                guard.map_or_else(|outcome| outcome, |mut guard| inside(&mut guard, section))
+            }
+        }
+    };
 }
+
+shared_access!(DistributedRwLock);
+shared_access!(ReadBiasedRwLock);
 
 /// A lock in two bits of a word. The word also holds another lock, and a count that changes at any time.
 struct InBits<S: Steps> {
@@ -349,6 +359,8 @@ pub(super) fn shared_locks() -> Vec<Box<dyn SharedAccess>> {
             DistributedRwLock::<u64, Disturbed>::with_steps(0),
         )),
         Box::new(Named("the reader-writer lock", DistributedRwLock::new(0))),
+        Box::new(Named("the disturbed read-biased lock", ReadBiasedRwLock::<u64, Disturbed>::with_steps(0))),
+        Box::new(Named("the read-biased lock", ReadBiasedRwLock::new(0))),
     ]
 }
 

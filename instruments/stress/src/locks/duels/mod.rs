@@ -23,7 +23,7 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
 use rustix::thread::set_current_timer_slack;
-use squall::lock::{ConfigurableLock, DistributedRwLock, Lock, Scheduling, Waiting};
+use squall::lock::{ConfigurableLock, DistributedRwLock, Lock, ReadBiasedRwLock, Scheduling, Waiting};
 
 use super::breaks::Break;
 use super::disturbed::{self, Disturbed, short_us};
@@ -149,6 +149,7 @@ fn arenas(world: &World) -> Vec<(usize, Arena)> {
         one(Box::new(Named("the disturbed configurable lock", lock)))
     };
     let shared = DistributedRwLock::<u64, Disturbed>::with_steps(0);
+    let read_biased = ReadBiasedRwLock::<u64, Disturbed>::with_steps(0);
     let mut arenas = vec![
         (1, plain()),
         (2, plain()),
@@ -157,6 +158,7 @@ fn arenas(world: &World) -> Vec<(usize, Arena)> {
         (2, configurable(Waiting::BLOCK, Scheduling::HAND_OFF)),
         (3, configurable(Waiting::BLOCK, Scheduling::FREE_FOR_ALL)),
         (2, Arena::Several(Box::new(Named("the disturbed reader-writer lock", shared)))),
+        (2, Arena::Several(Box::new(Named("the disturbed read-biased lock", read_biased)))),
     ];
     arenas.extend(disturbed_counters().into_iter().map(|(name, make)| (2, Arena::gate(name, make))));
     if world.is_broken(Break::LoseInDuel) {
