@@ -133,6 +133,7 @@ const CLAIMS: &[Claim] = &[
     claim("lifecycle", "squall", Promise::LocalButForMemory),
     claim("rcu-read", "squall", Promise::Local),
     claim("rwlock", "squall", Promise::Local),
+    claim("rwlock", "squall-biased", Promise::Local),
     claim("rwlock", "std-rwlock", Promise::Shared),
     claim("bag", "squall", Promise::Local),
     claim("bag", "squall-distributed", Promise::Local),

@@ -1,8 +1,8 @@
 //! `rwlock`: one word under a reader-writer lock that all threads use.
 //!
 //! - `read`: lock to read, read the word, unlock.
-//! - `one-percent`: one operation in a hundred locks to write and adds one. Squall loses here: its writers
-//!   pay for the cheap readers.
+//! - `one-percent`: one operation in a hundred locks to write and adds one. `squall` loses here: its writers
+//!   pay for the cheap readers. `squall-biased` stays unbiased here.
 //! - `write`: no subjects, only metrics of a write beside active or past readers. A thread that has read
 //!   leaves a record of marks, which every later write checks. So this variant runs last.
 //!
@@ -26,7 +26,7 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use crossbeam_utils::CachePadded;
 use crossbeam_utils::sync::ShardedLock;
-use squall::lock::DistributedRwLock;
+use squall::lock::{DistributedRwLock, ReadBiasedRwLock};
 
 use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Variant};
 use crate::rivals::rwlocks::{Guarded, READ, guarded};
@@ -46,6 +46,7 @@ pub(super) static CASE: Case = Case {
     ],
     subjects: &[
         Spec::ours("squall", mixing::<DistributedRwLock<u64>>()),
+        Spec::ours("squall-biased", mixing::<ReadBiasedRwLock<u64>>()),
         Spec::rival("std-rwlock", mixing::<std::sync::RwLock<u64>>()),
         Spec::rival("parking-lot", mixing::<parking_lot::RwLock<u64>>()),
         Spec::rival("crossbeam-sharded", mixing::<ShardedLock<u64>>()),
@@ -71,6 +72,26 @@ const fn mixing<G: Guarded + 'static>() -> Make {
 impl Guarded for DistributedRwLock<u64> {
     fn new() -> Self {
         DistributedRwLock::new(0)
+    }
+
+    #[inline(always)]
+    fn read(&self) -> u64 {
+        *self.read()
+    }
+
+    fn increment(&self) {
+        *self.write() += 1;
+    }
+}
+
+impl Guarded for ReadBiasedRwLock<u64> {
+    /// Makes a biased lock.
+    fn new() -> Self {
+        let lock = ReadBiasedRwLock::new(0);
+        while !lock.is_biased() {
+            drop(lock.read());
+        }
+        lock
     }
 
     #[inline(always)]
