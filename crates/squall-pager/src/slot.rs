@@ -22,7 +22,7 @@
 //! Cost: a pin is two stores to a line of the thread, and reads of the slot.
 //! Source: Appavoo 2005, §4.1.4 (page descriptors); the latch: Dice and Kogan, "BRAVO", USENIX ATC 2019.
 
-use squall_lock::{DistributedReadGuard, DistributedRwLock, DistributedWriteGuard};
+use squall_lock::{ReadBiasedReadGuard, ReadBiasedRwLock, ReadBiasedWriteGuard};
 use squall_rcu::{Guard, RcuArc};
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -57,7 +57,7 @@ pub(crate) struct Slot {
     /// UNMAPPED, SHOWN or OPEN (I4).
     mapping: AtomicU8,
     home: Arc<Home>,
-    memory: DistributedRwLock<Option<Memory>>,
+    memory: ReadBiasedRwLock<Option<Memory>>,
 }
 
 /// The result of an attempt to latch a slot.
@@ -81,7 +81,7 @@ impl Slot {
             is_cut: AtomicBool::new(false),
             mapping: AtomicU8::new(UNMAPPED),
             home,
-            memory: DistributedRwLock::new(Some(memory)),
+            memory: ReadBiasedRwLock::new(Some(memory)),
         }
     }
 
@@ -201,7 +201,7 @@ impl Slot {
     }
 
     #[inline]
-    fn pinned(&self, guard: DistributedReadGuard<'static, Option<Memory>>) -> Latched<Frame> {
+    fn pinned(&self, guard: ReadBiasedReadGuard<'static, Option<Memory>>) -> Latched<Frame> {
         let frame = Frame { guard: ManuallyDrop::new(guard), slot: extend(self) };
         if frame.guard.is_none() {
             return Latched::Gone;
@@ -250,7 +250,7 @@ impl Slot {
         drop(self.take_from(self.memory.write(), Dirty::Discard));
     }
 
-    fn take_from(&self, mut latch: DistributedWriteGuard<'_, Option<Memory>>, dirty: Dirty) -> Taken {
+    fn take_from(&self, mut latch: ReadBiasedWriteGuard<'_, Option<Memory>>, dirty: Dirty) -> Taken {
         // An open page is dirty.
         if dirty == Dirty::Keep && self.is_dirty() {
             return Taken::Dirty;
@@ -359,7 +359,7 @@ fn unpin(unlock: impl FnOnce()) {
 /// If the page is cut off its file meanwhile, the frame keeps its bytes.
 #[must_use = "the page may be evicted when this is dropped"]
 pub struct Frame {
-    guard: ManuallyDrop<DistributedReadGuard<'static, Option<Memory>>>,
+    guard: ManuallyDrop<ReadBiasedReadGuard<'static, Option<Memory>>>,
     slot: &'static Slot,
 }
 
@@ -400,7 +400,7 @@ impl fmt::Debug for Frame {
 /// A frame stays on its thread.
 #[must_use = "the page may be written to its file when this is dropped"]
 pub struct FrameMut {
-    guard: ManuallyDrop<DistributedWriteGuard<'static, Option<Memory>>>,
+    guard: ManuallyDrop<ReadBiasedWriteGuard<'static, Option<Memory>>>,
     slot: &'static Slot,
     /// Dropped after the latch is released.
     _writing: Writing,

@@ -53,8 +53,7 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// Counts a pin. Returns `None` if the cache is frozen, or is being frozen and this thread has no pin
-    /// yet.
+    /// Counts a pin. It fails if the cache is frozen, or is being frozen and this thread has no pin yet.
     pub(crate) fn begin(cache: u64, writers: &Arc<LocalWriters>) -> Option<Writing> {
         if !holds(cache) {
             writers.try_enter().ok()?;
