@@ -194,6 +194,9 @@ impl Slot {
     pub(crate) fn open<R>(&self, open: impl FnOnce() -> R) -> Option<R> {
         let guard = self.memory.write();
         guard.as_ref()?;
+        if self.is_cut() {
+            return None;
+        }
         self.set_referenced();
         self.set_dirty();
         self.mapping.store(OPEN, Ordering::Relaxed);
@@ -211,20 +214,23 @@ impl Slot {
     }
 
     /// Waits for the latch and pins the page for writing, which marks it dirty. Returns `None` if the page is
-    /// gone.
+    /// gone, or was cut off: a write would be lost.
     pub(crate) fn write(self: &Arc<Slot>, writing: Writing) -> Option<FrameMut> {
         // As in `read`.
         let guard = extend(self).memory.write();
         let frame = FrameMut { guard: ManuallyDrop::new(guard), slot: extend(self), _writing: writing };
         frame.guard.as_ref()?;
+        if self.is_cut() {
+            return None;
+        }
         self.unmap();
         self.set_referenced();
         self.set_dirty();
         Some(frame)
     }
 
-    /// Called under the latch for writing.
-    fn set_dirty(&self) {
+    /// Called under the latch for writing, or before the slot is shared.
+    pub(crate) fn set_dirty(&self) {
         if !self.is_dirty.swap(true, Ordering::Relaxed) {
             self.home.add_dirty();
         }
@@ -346,7 +352,12 @@ fn extend(slot: &Slot) -> &'static Slot {
 
 /// Unlocks inside an operation (I3), and frees buried slots that have no pin any more.
 fn unpin(unlock: impl FnOnce()) {
-    squall_rcu::pin(|_| unlock());
+    let mut unlock = Some(unlock);
+    let _ = squall_rcu::try_pin(|_| unlock.take().map(|unlock| unlock()));
+    // A thread that may open no operation is alone in the child of a fork, so no thread frees the slot.
+    if let Some(unlock) = unlock {
+        return unlock();
+    }
     graves::look();
 }
 
@@ -354,7 +365,9 @@ fn unpin(unlock: impl FnOnce()) {
 /// thread writes it, until this is dropped.
 ///
 /// A frame stays on its thread. A thread that pins a page for writing while it holds a frame of the same page
-/// waits for itself.
+/// waits for itself. So does a thread that pins a page a second time for reading, if another thread asks to
+/// write the page in between. A thread that holds frames pins further pages in the order of their numbers.
+/// Otherwise two threads may wait for each other.
 ///
 /// If the page is cut off its file meanwhile, the frame keeps its bytes.
 #[must_use = "the page may be evicted when this is dropped"]
@@ -397,7 +410,7 @@ impl fmt::Debug for Frame {
 /// A pinned page, for writing. It dereferences to the bytes of the page. No other thread reads or writes the
 /// page until this is dropped. The page counts as changed.
 ///
-/// A frame stays on its thread.
+/// A frame stays on its thread. If the page is cut off its file meanwhile, what is written is lost.
 #[must_use = "the page may be written to its file when this is dropped"]
 pub struct FrameMut {
     guard: ManuallyDrop<ReadBiasedWriteGuard<'static, Option<Memory>>>,
@@ -410,6 +423,11 @@ impl FrameMut {
     /// Returns the number of the page in its file.
     pub fn page(&self) -> u64 {
         self.slot.number
+    }
+
+    /// Returns whether the page was cut off its file.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.slot.is_cut()
     }
 }
 

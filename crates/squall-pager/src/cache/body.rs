@@ -5,7 +5,9 @@ use squall_machine::Vp;
 use squall_machine::pervp::{GatedWord, PerVpWord};
 use squall_objects::pages::{Attachment, PagePool, PagePoolExt, PageUser};
 use squall_parts::gate::{Limits, SpreadRequests};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +18,7 @@ use crate::error::PageFault;
 use crate::home::Home;
 use crate::index::{Index, Lookup, Position, Reservation};
 use crate::memory::{Memory, Window};
-use crate::slot::{Dirty, Entry, Latched, Slot, Taken};
+use crate::slot::{Dirty, Entry, FrameMut, Latched, Slot, Taken};
 use crate::source::{Filled, Source};
 use crate::writers::{self, LocalWriters, Writing};
 
@@ -33,8 +35,16 @@ impl PageUser for Evictor {
             // An eviction may wait for the file.
             return 0;
         }
+        // A source that panics does not harm the thread that asks, which may be another file's. The page stays.
         // A cache that was destroyed has no pages.
-        self.0.try_evict(wanted).unwrap_or(0)
+        match catch_unwind(AssertUnwindSafe(|| self.0.try_evict(wanted).unwrap_or(0))) {
+            Ok(freed) => freed,
+            Err(payload) => {
+                // Its drop may panic too.
+                mem::forget(payload);
+                0
+            }
+        }
     }
 }
 
@@ -51,12 +61,15 @@ pub(crate) struct Body {
     /// The length of the file, in bytes.
     bytes: AtomicU64,
     is_frozen: AtomicBool,
+    /// The number of times that the file was cut.
+    cuts: AtomicU64,
     home: Arc<Home>,
     /// Threads with pins for writing. Shut down when the cache is frozen.
     writers: SpreadRequests<GatedWord>,
     /// The hand of the clock.
     hand: Mutex<Position>,
-    /// Held exclusively while the length changes, and shared while a page is written to the file.
+    /// Held exclusively while the length changes. Held shared while a page is written to the file, and while a
+    /// page that was filled becomes present.
     length: RwLock<()>,
     dirty_max: AtomicUsize,
     patience_ms: AtomicUsize,
@@ -72,19 +85,21 @@ pub(crate) struct Body {
 /// The frozen cache of which a cache is a copy.
 struct Parent {
     cache: Arc<Owned<dyn FileCache>>,
+    /// The number of its pages.
+    pages: u64,
     /// A bit for each page that the copy has of its own, in memory or in its source.
     own: Box<[AtomicU64]>,
 }
 
 impl Parent {
     fn new(cache: Arc<Owned<dyn FileCache>>, pages: u64) -> Parent {
-        Parent { cache, own: (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
+        Parent { cache, pages, own: (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// Pages beyond the parent's end are the copy's own.
     fn has_own(&self, number: u64) -> bool {
         // Relaxed, here and below: read and written by the holder of the page's reservation alone.
-        let word = self.own.get((number / 64) as usize);
+        let word = self.own.get((number / 64) as usize).filter(|_| number < self.pages);
         word.is_none_or(|word| word.load(Ordering::Relaxed) >> (number % 64) & 1 == 1)
     }
 
@@ -93,6 +108,14 @@ impl Parent {
             word.fetch_or(1 << (number % 64), Ordering::Relaxed);
         }
     }
+}
+
+/// A page that was filled, and is not yet present.
+struct Loaded {
+    slot: Arc<Slot>,
+    entry: Entry,
+    /// The page is a copy of the parent's.
+    is_copied: bool,
 }
 
 impl Body {
@@ -115,6 +138,7 @@ impl Body {
             window,
             most_pages: bytes.div_ceil(PAGE_BYTES as u64),
             is_frozen: AtomicBool::new(false),
+            cuts: AtomicU64::new(0),
             home: Arc::new(Home::new(serial)),
             writers: SpreadRequests::new(|| GatedWord::new(home)),
             hand: Mutex::default(),
@@ -235,11 +259,12 @@ impl Body {
         number: u64,
         access: Access,
     ) -> Result<Arc<Slot>, PageFault> {
-        self.check(number, access)?;
         if access == Access::Write && self.home.dirty() >= self.attribute(Attribute::DirtyMax) {
             self.write_some(index)?;
         }
         loop {
+            let cuts = self.cuts();
+            self.check(number, access)?;
             match index.reserve(local, number, true)? {
                 Lookup::Found(slot) => match slot.try_read() {
                     Latched::Gone => _ = index.remove(&slot),
@@ -249,24 +274,12 @@ impl Body {
                     }
                     _ => return Ok(slot),
                 },
-                Lookup::Reserved(reserved) => match self.load(number, access) {
-                    Ok((slot, entry)) => {
-                        // If a swap has replaced the index, the next lookup finds the new one.
-                        let _ = reserved.fill(entry);
-                        // Partner: the fence in `set_len`. Either that walk finds this page, or this check
-                        // finds the new length.
-                        fence(Ordering::SeqCst);
-                        if let Err(error) = self.check(number, Access::Read) {
-                            self.cut(index, &slot);
-                            return Err(error);
-                        }
-                        return Ok(slot);
+                Lookup::Reserved(reserved) => {
+                    let loaded = self.load(number, access);
+                    if let Some(result) = self.present(reserved, cuts, loaded) {
+                        return result;
                     }
-                    Err(error) => {
-                        reserved.fail(error.clone());
-                        return Err(error);
-                    }
-                },
+                }
                 Lookup::Busy => {}
             }
         }
@@ -274,24 +287,13 @@ impl Body {
 
     /// Fills a page that is reserved, outside of a call of the cache.
     pub(super) fn fill(&self, reserved: Box<dyn Reservation>, number: u64) -> Result<(), PageFault> {
-        let entry = match self.load(number, Access::Read) {
-            Ok((_, entry)) => entry,
-            Err(error) => {
-                reserved.fail(error.clone());
-                return Err(error);
-            }
-        };
-        // A change of the length comes before, or finds the page.
-        let _length = self.length.read().unwrap_or_else(PoisonError::into_inner);
-        match self.check(number, Access::Read) {
-            // If the cache was replaced meanwhile, the page goes again.
-            Ok(()) => _ = reserved.fill(entry),
-            Err(error) => {
-                reserved.fail(error.clone());
-                return Err(error);
-            }
+        let cuts = self.cuts();
+        let loaded = self.check(number, Access::Read).and_then(|()| self.load(number, Access::Read));
+        match self.present(reserved, cuts, loaded) {
+            Some(result) => result.map(drop),
+            // The page is absent, and may be beyond the end.
+            None => self.check(number, Access::Read),
         }
-        Ok(())
     }
 
     /// Reserves a page, unless it is present or being filled.
@@ -309,24 +311,59 @@ impl Body {
     }
 
     /// Makes the contents of a page that the caller has reserved.
-    fn load(&self, number: u64, access: Access) -> Result<(Arc<Slot>, Entry), PageFault> {
+    fn load(&self, number: u64, access: Access) -> Result<Loaded, PageFault> {
         self.fills.add(1);
         let parent = self.parent.as_ref().filter(|parent| !parent.has_own(number));
         if let (Some(parent), Access::Read, false) = (parent, access, self.is_mappable()) {
             // Shared with the parent until one of the copies writes it.
             let slot = parent.cache.fault(number, Access::Read)?.slot;
-            return Ok((slot.clone(), Entry::borrower(slot)));
+            return Ok(Loaded { entry: Entry::borrower(slot.clone()), slot, is_copied: false });
         }
         let mut memory = self.memory(number)?;
         let bytes = memory.bytes_mut();
         if let Some(parent) = parent {
             bytes.copy_from_slice(&parent.cache.pin(number)?);
-            parent.set_own(number);
         } else if self.source.try_is_zeros(number)? || self.source.fill(number, bytes)? == Filled::Zeros {
             bytes.fill(0);
         }
         let slot = Arc::new(Slot::new(number, self.serial, self.home.clone(), memory));
-        Ok((slot.clone(), Entry::owner(slot)))
+        Ok(Loaded { entry: Entry::owner(slot.clone()), slot, is_copied: parent.is_some() })
+    }
+
+    /// Returns the number of cuts of the file. Called before the length is checked and the page is filled.
+    fn cuts(&self) -> u64 {
+        // Acquire: pairs with the Release in `set_len`. If this sees a cut, so do the check and the fill.
+        self.cuts.load(Ordering::Acquire)
+    }
+
+    /// Makes a page present, or passes the error to the callers that wait. Returns `None` if the file was cut
+    /// meanwhile: the contents may be older than the cut, so all callers try again.
+    fn present(
+        &self,
+        reserved: Box<dyn Reservation>,
+        cuts: u64,
+        loaded: Result<Loaded, PageFault>,
+    ) -> Option<Result<Arc<Slot>, PageFault>> {
+        let _length = self.length.read().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: the lock orders it.
+        if cuts != self.cuts.load(Ordering::Relaxed) {
+            return None;
+        }
+        let Loaded { slot, entry, is_copied } = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                reserved.fail(error.clone());
+                return Some(Err(error));
+            }
+        };
+        if let (Some(parent), true) = (&self.parent, is_copied) {
+            // The source lacks the page, so an eviction must write it, even if no thread changes it.
+            parent.set_own(slot.number());
+            slot.set_dirty();
+        }
+        // If a swap has replaced the index, the next lookup finds the new one.
+        let _ = reserved.fill(entry);
+        Some(Ok(slot))
     }
 
     /// Takes a page of memory. While other threads evict or pin all pages, this tries again for a while.
@@ -494,26 +531,23 @@ impl Body {
             }
             let length = self.length.write().unwrap_or_else(PoisonError::into_inner);
             let former = self.len();
-            if tail.is_some() || within == 0 || bytes >= former {
+            if tail.as_ref().is_some_and(FrameMut::is_cut) {
+                // Another thread cut this page off, and perhaps made the file longer again.
+                tail = None;
+            } else if tail.is_some() || within == 0 || bytes >= former {
                 break (length, former);
             }
         };
+        if self.is_mappable() && bytes.div_ceil(PAGE_BYTES as u64) > self.most_pages {
+            return Err(PageFault::TooLong { bytes, most: self.most_pages * PAGE_BYTES as u64 });
+        }
+        self.source.set_len(bytes)?;
+        self.bytes.store(bytes, Ordering::Relaxed);
         if bytes >= former {
-            if self.is_mappable() && bytes.div_ceil(PAGE_BYTES as u64) > self.most_pages {
-                let most = self.most_pages * PAGE_BYTES as u64;
-                return Err(PageFault::TooLong { bytes, most });
-            }
-            self.source.set_len(bytes)?;
-            self.bytes.store(bytes, Ordering::Relaxed);
             return Ok(());
         }
-        self.bytes.store(bytes, Ordering::Relaxed);
-        if let Err(error) = self.source.set_len(bytes) {
-            self.bytes.store(former, Ordering::Relaxed);
-            return Err(error.into());
-        }
-        // Partner: the fence in `fault`.
-        fence(Ordering::SeqCst);
+        // Release: pairs with the Acquire in `fault`. Pages that are being filled do not become present.
+        self.cuts.fetch_add(1, Ordering::Release);
         let first_cut = last + u64::from(within > 0);
         self.each(index, |slot| {
             if slot.number() >= first_cut {
@@ -532,10 +566,13 @@ impl Body {
 
     /// Removes a page beyond the end. A pin of it keeps its bytes.
     fn cut<I: Index>(&self, index: &I, slot: &Slot) {
-        slot.set_cut();
-        if self.is_mappable() {
-            // The page's place in the window must be free for the next page of this number.
-            slot.take();
+        // A page that is shared with the parent stays in the parent's file.
+        if slot.cache() == self.serial {
+            slot.set_cut();
+            if self.is_mappable() {
+                // The page's place in the window must be free for the next page of this number.
+                slot.take();
+            }
         }
         index.remove(slot);
     }

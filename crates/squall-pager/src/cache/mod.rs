@@ -36,6 +36,9 @@
 //! # Limits
 //! - A cache that is dropped does not write its changed pages: call [`FileCache::sync`] before.
 //! - A frame that is forgotten keeps its page in memory.
+//! - A pin inside an operation (`squall::rcu::pin`) is for pages that are resident. It fills an absent page only
+//!   if a page of memory is free, since it evicts none. Reclamation waits meanwhile. Builds with debug
+//!   assertions may panic if another thread fills the page.
 //!
 //! # Source
 //! Appavoo 2005, §4.1.4: K42's File Cache Managers (CO-53, CO-63, CO-64).
@@ -161,7 +164,7 @@ pub trait FileCache: Send + Sync {
     /// Writes all changed pages to the file, and waits until they are on stable storage. Returns the number
     /// of pages.
     ///
-    /// A thread that pins a changed page for writing must not call this: it would wait for itself.
+    /// A thread with frames of this file must not call this: it may wait for itself.
     ///
     /// # Errors
     /// The first error of a page. The other pages are written.
@@ -170,6 +173,9 @@ pub trait FileCache: Send + Sync {
 
     /// Sets the length of the file in bytes. Pages beyond the end go, without being written. Bytes that were
     /// cut off are zero if the file grows again.
+    ///
+    /// Waits for the pins of a page of which a part is cut off. So a thread with a frame of that page must not
+    /// call this.
     ///
     /// # Errors
     /// [`PageFault`]; the length is unchanged.
@@ -262,10 +268,12 @@ impl FileCacheExt for Handle<dyn FileCache> {
 /// Pins the page that `find` returns, if no thread writes it.
 #[inline]
 pub(crate) fn pin_resident(find: impl for<'o> FnOnce(&'o Guard) -> Option<Resident<'o>>) -> Option<Frame> {
-    squall_rcu::pin(|guard| match find(guard)?.0.try_read() {
+    // The fault returns the error of a thread that may open no operation.
+    let found = squall_rcu::try_pin(|guard| match find(guard)?.0.try_read() {
         Latched::Frame(frame) => Some(frame),
         Latched::Busy | Latched::Gone => None,
-    })
+    });
+    found.ok().flatten()
 }
 
 /// Pins for reading the page that `fault` brings into memory.

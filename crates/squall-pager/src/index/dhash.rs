@@ -47,15 +47,21 @@ fn answer(
     }
 }
 
+/// Removes the slot. Never waits for a caller that fills the page: its slot is another one.
 fn remove(table: &Master, slot: &Slot) -> bool {
-    let removed = table.find_and_lock(&slot.number(), |element| {
+    let number = slot.number();
+    if table.read(&number, |entry| entry.is(slot)) != Some(true) {
+        return false;
+    }
+    let found = table.try_find_or_reserve(&number, |element| {
         let is_same = element.global().is(slot);
         if is_same {
             element.empty_data();
         }
         is_same
     });
-    removed.unwrap_or(false)
+    // A reservation that this made is withdrawn by its drop.
+    matches!(found, Ok(dhash::Lookup::Found(true)))
 }
 
 /// A master table with local tables.

@@ -64,7 +64,7 @@ pub(crate) trait Index: Send + Sync + 'static {
     /// Adds an entry before the index is in use.
     fn insert(&self, number: u64, entry: Entry);
 
-    /// Removes this slot. Returns false if the page has another one, or is absent.
+    /// Removes this slot. Returns false if the page has another one, or is absent. Waits for no fill.
     fn remove(&self, slot: &Slot) -> bool;
 
     /// Visits some entries, from this position on. Returns the position of the next ones.

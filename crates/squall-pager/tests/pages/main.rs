@@ -3,5 +3,6 @@
 
 mod adaptive;
 mod cache;
+mod hostile;
 mod memory;
 mod region;
