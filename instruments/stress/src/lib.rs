@@ -19,6 +19,7 @@ mod fork;
 mod locks;
 mod maps;
 mod objects;
+mod pager;
 mod percpu;
 pub mod pools;
 mod queue;
@@ -52,6 +53,7 @@ pub const STRESSES: &[Stress] = &[
     fork::STRESS,
     bags::STRESS,
     queue::STRESS,
+    pager::STRESS,
     calls::STRESS,
     fleets::STRESS,
     #[cfg(feature = "net")]
