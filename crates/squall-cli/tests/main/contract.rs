@@ -352,6 +352,7 @@ fn stress_list_names_the_stresses_one_on_a_line() {
         "fork",
         "bags",
         "queue",
+        "pager",
         "calls",
         "fleets",
         "pools",

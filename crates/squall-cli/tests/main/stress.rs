@@ -479,6 +479,57 @@ stress! { queue {
     unknown: "say-empty"
 } }
 
+stress! { pager {
+    threads: "8",
+    // Counts that are positive even on the slowest machine.
+    done: [
+        "rounds",
+        "pages pinned",
+        "pages pinned for writing",
+        "pages compared with the books",
+        "pages filled",
+        "pages written to sources",
+        "calls that sources refused",
+        "faults beyond an end",
+        "pages evicted",
+        "syncs",
+        "files shortened",
+        "regions truncated",
+        "regions copied",
+        "regions unmapped",
+        "swaps of caches",
+        "swaps of regions",
+        "swaps of lists",
+        "frames dropped after their pool",
+    ],
+    never: [],
+    modes: {
+        it_passes: [], [];
+        it_passes_with_one_thread: ["--threads", "1"], [];
+        it_passes_on_64_virtual_processors: [], [("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:8,threads:2")];
+        it_passes_without_restartable_sequences: [], [("SQUALL_RSEQ", "off")];
+        it_passes_without_membarrier: [], [("SQUALL_MEMBARRIER", "off")];
+    }
+    breaks: {
+        a_write_that_a_source_loses_is_caught: "lose-write", 5, "although the books say" | "a sync returned, but";
+        a_torn_page_is_caught: "tear-page", 5, "is torn";
+        a_page_with_former_contents_is_caught: "stale-fill", 5, "although the books say" | "after write";
+        a_page_with_the_contents_of_another_is_caught: "wrong-page", 5, "shows page";
+        bytes_that_come_back_after_a_cut_are_caught: "keep-cut", 5, "although the books say" | "after write";
+        a_write_of_a_page_that_was_cut_off_is_caught: "write-cut", 5, "after it was cut off";
+        an_error_without_a_page_is_caught: "unnamed-error", 5, "does not name the page";
+        a_sync_that_does_nothing_is_caught: "skip-sync", 5, "a sync returned, but" | "after a sync";
+        a_copy_that_is_shared_is_caught: "share-copy", 5,
+            "although the books say" | "may not be written" | "is frozen";
+        a_copied_file_that_is_written_is_caught: "thaw-parent", 5, "although the file is frozen";
+        a_region_that_serves_on_is_caught: "ignore-unmap", 5, "after it was unmapped";
+        a_page_that_changes_while_it_is_pinned_is_caught: "change-pinned", 5, "changed while it was pinned";
+        a_page_that_is_never_unpinned_is_caught: "forget-frame", 5, "are in use after all was dropped";
+        a_cache_that_remains_is_caught: "leak-cache", 5, "after all was dropped";
+    }
+    unknown: "lose-write"
+} }
+
 stress! { ship {
     threads: "5",
     done: [
