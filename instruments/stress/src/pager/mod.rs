@@ -13,8 +13,8 @@
 //! compared with their sources. Then processes, caches and pools end while threads still have frames.
 //!
 //! - I1. A thread waits only for something greater than all pages that it has pinned. The order is first the
-//!   family of the file, then the number of the page; a whole family comes before its pages. So no threads
-//!   wait for each other in a circle.
+//!   family of the file, then the number of the page. A whole family, or a region of one, comes before the
+//!   pages of the family. So no threads wait for each other in a circle.
 //! - I2. A thread writes a page only if its pin is exact (`books/I2`).
 //! - I3. Each planned break must end the run with a violation.
 

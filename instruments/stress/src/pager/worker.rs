@@ -212,7 +212,12 @@ impl Worker {
         let page = door.place().map_or(0, |place| place.first_page) + offset / PAGE;
         let before = Look::new(&door, page);
         let key = (before.file.family.number, page);
-        if !self.may_wait_for(key) {
+        // A region that changes waits for its faults, and a fault may wait for a page of the family.
+        let may_wait = match &door {
+            Door::Cache(_) => self.may_wait_for(key),
+            Door::Process(_) | Door::Region(_) => self.may_wait_for_family(&before.file),
+        };
+        if !may_wait {
             return;
         }
         let pinned = match (&door, writes) {
