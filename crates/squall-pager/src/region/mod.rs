@@ -20,6 +20,10 @@
 //!
 //! An unmap waits for faults, and not for pins: a pinned page outlives its region.
 //!
+//! A first write to a page of a copy is a fault that reads the page of the parent. So it waits for a pin for
+//! writing of that page that began before the copy. Do not call a control operation, or fault by way of a
+//! region that another thread copies again, while the thread holds a frame of the same files.
+//!
 //! # Source
 //! Appavoo 2005, §4.1.3 (CO-48 to CO-52). The form [`Form::Quiescent`] is the one of its footnote 4.
 
