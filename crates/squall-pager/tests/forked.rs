@@ -19,7 +19,7 @@ use squall_pager::cache::{self, FileCache, FileCacheExt, Form};
 use std::cell::RefCell;
 
 fn is_refused(result: Result<(), PageFault>) -> bool {
-    matches!(result, Err(PageFault::Call(error)) if error.kind() == CallErrorKind::Forked)
+    matches!(result, Err(PageFault::Call(error)) if error.reason() == CallErrorKind::Forked)
 }
 
 #[test]
