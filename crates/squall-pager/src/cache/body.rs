@@ -35,7 +35,7 @@ impl PageUser for Evictor {
             // An eviction may wait for the file.
             return 0;
         }
-        // A source that panics does not harm the thread that asks, which may be another file's. The page stays.
+        // A source that panics does not harm the thread that asks, perhaps for another file. The page stays.
         // A cache that was destroyed has no pages.
         match catch_unwind(AssertUnwindSafe(|| self.0.try_evict(wanted).unwrap_or(0))) {
             Ok(freed) => freed,
@@ -68,8 +68,8 @@ pub(crate) struct Body {
     writers: SpreadRequests<GatedWord>,
     /// The hand of the clock.
     hand: Mutex<Position>,
-    /// Held exclusively while the length changes. Held shared while a page is written to the file, and while a
-    /// page that was filled becomes present.
+    /// Held exclusively while the length changes. Held shared while a page is written to the file, and while
+    /// a page that was filled becomes present.
     length: RwLock<()>,
     dirty_max: AtomicUsize,
     patience_ms: AtomicUsize,

@@ -36,8 +36,8 @@
 //! # Limits
 //! - A cache that is dropped does not write its changed pages: call [`FileCache::sync`] before.
 //! - A frame that is forgotten keeps its page in memory.
-//! - A pin inside an operation (`squall::rcu::pin`) is for pages that are resident. It fills an absent page only
-//!   if a page of memory is free, since it evicts none. Reclamation waits meanwhile. Builds with debug
+//! - A pin inside an operation (`squall::rcu::pin`) is for resident pages. It fills an absent page only if a
+//!   page of memory is free, since it evicts no other. Reclamation waits meanwhile. Builds with debug
 //!   assertions may panic if another thread fills the page.
 //!
 //! # Source
@@ -174,8 +174,8 @@ pub trait FileCache: Send + Sync {
     /// Sets the length of the file in bytes. Pages beyond the end go, without being written. Bytes that were
     /// cut off are zero if the file grows again.
     ///
-    /// Waits for the pins of a page of which a part is cut off. So a thread with a frame of that page must not
-    /// call this.
+    /// Waits for the pins of the page that becomes the last one, if a part of it is cut off. A thread with a
+    /// frame of that page must not call this.
     ///
     /// # Errors
     /// [`PageFault`]; the length is unchanged.
