@@ -137,7 +137,7 @@ fn a_source_that_panics_in_a_write_loses_no_page_and_harms_no_other_cache() {
     }
 }
 
-/// A source whose fills of page 0 read the page, tell that, and wait for a word.
+/// A source in which a fill of page 0 reads the page, tells that, and waits for a word.
 struct Slow {
     begun: mpsc::SyncSender<()>,
     go: Mutex<mpsc::Receiver<()>>,

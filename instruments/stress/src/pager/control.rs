@@ -11,8 +11,8 @@ use squall::pager::cache::{self, FileCache, PAGE_BYTES};
 use squall::pager::region::{self, Mapping, Region, RegionExt, Rights};
 use squall::pager::source::{Source, SourceErrorKind};
 
-use super::Break;
 use super::books::{Family, File, Place};
+use super::breaks::Break;
 use super::counts::{Stat, count};
 use super::round::{PAGES_MAX, Slot, World, cache_form};
 use super::store::{REFUSAL, Stress};
@@ -55,6 +55,7 @@ fn check_error(world: &World<'_>, file: &File, what: &str, error: &PageFault) {
         }
         PageFault::Call(_) => {
             count(Stat::Ended);
+            // Acquire: pairs with the Release before the stress lets go of the cache.
             file.is_ending.load(Ordering::Acquire)
         }
         _ => false,
@@ -156,7 +157,8 @@ impl Worker {
             return slot.set(Some(place));
         }
         let file = place.look().0;
-        place.is_ending.store(true, Ordering::SeqCst);
+        // Release: pairs with the Acquire of a thread that checks an error of the region.
+        place.is_ending.store(true, Ordering::Release);
         let ignores = world.breaks(Break::IgnoreUnmap, &mut self.rng);
         if !ignores && let Err(error) = world.processes[place.process].unmap(place.region.start()) {
             world.fail(format!("an unmap failed: {error}"));
@@ -219,7 +221,8 @@ impl Worker {
     ) -> Option<Arc<Place>> {
         let rng = &mut self.rng;
         let stores = [(), ()].map(|()| world.store(file.bytes(), rng));
-        file.is_frozen.store(true, Ordering::SeqCst);
+        // Release: pairs with the Acquire of a thread that checks an error of the file.
+        file.is_frozen.store(true, Ordering::Release);
         let form = region_form(rng);
         let process = &world.processes[place.process];
         let copied = process.copy(place.region.start(), form, &mut |parent| {

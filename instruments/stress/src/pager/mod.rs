@@ -1,10 +1,11 @@
 //! Stress of the pager: each pin shows legal contents of its page, and no write is lost.
 //!
-//! Promised (`squall::pager`): a pinned page stays, and no thread changes what a frame shows. A page that was
+//! Promised (`squall::pager`): a pinned page stays, and no thread changes the bytes of a frame. A page that was
 //! changed reaches its source, or stays in memory if the source fails. Bytes that were cut off are zero when
 //! the file grows again. A copy is taken at one moment, and does not change afterwards. A region that was
 //! unmapped refuses faults. All this holds while caches, regions and lists of regions are swapped, while
-//! pages are evicted, and while sources fail. An error of a source names the page. No page of memory is leaked.
+//! pages are evicted, and while sources fail. An error of a source names the page. No page of memory is
+//! leaked.
 //!
 //! Tried: each round has a small pool, two processes with page managers of their own, some files, and regions
 //! that map them. Each thread pins pages by address, by region and by cache, reads or writes them, and keeps
@@ -19,6 +20,7 @@
 //! - I3. Each planned break must end the run with a violation.
 
 mod books;
+mod breaks;
 mod control;
 mod counts;
 mod pattern;
@@ -28,8 +30,9 @@ mod violations;
 mod worker;
 
 use crate::run::{Report, Run, Stress, Violation, exclusive, threads_beyond_processors};
-use crate::skeleton::breaks::{self, Breaks, breaks};
+use crate::skeleton::breaks::{Breaks, asked};
 use crate::skeleton::placement::AllowedCpus;
+use breaks::Break;
 use counts::Counts;
 
 pub(super) const STRESS: Stress = Stress {
@@ -39,48 +42,14 @@ pub(super) const STRESS: Stress = Stress {
     threads: threads_beyond_processors,
 };
 
-breaks! {
-    /// A source sometimes loses a write.
-    LoseWrite = "lose-write",
-    /// A source sometimes fills half of a page with other contents.
-    TearPage = "tear-page",
-    /// A source sometimes fills a page with former contents.
-    StaleFill = "stale-fill",
-    /// A source sometimes fills a page with another one.
-    WrongPage = "wrong-page",
-    /// A source keeps the bytes that were cut off.
-    KeepCut = "keep-cut",
-    /// A page that was cut off is written to its source.
-    WriteCut = "write-cut",
-    /// An error of a source names no page.
-    UnnamedError = "unnamed-error",
-    /// A sync sometimes does nothing.
-    SkipSync = "skip-sync",
-    /// A copy of a region has the file of the region itself.
-    ShareCopy = "share-copy",
-    /// A file that was copied can be written.
-    ThawParent = "thaw-parent",
-    /// A region that was unmapped serves on.
-    IgnoreUnmap = "ignore-unmap",
-    /// A page sometimes changes while it is pinned.
-    ChangePinned = "change-pinned",
-    /// A frame is sometimes forgotten.
-    ForgetFrame = "forget-frame",
-    /// A cache is sometimes leaked.
-    LeakCache = "leak-cache",
-}
-
-/// Distance between the random streams of two rounds.
-const STREAMS: u64 = 1 << 20;
-
 fn run(run: &Run) -> Result<Report, Violation> {
-    let broken = breaks::asked(Break::ALL)?;
+    let broken = asked(Break::ALL)?;
     let _exclusive = exclusive();
     let home = AllowedCpus::find()?;
     let counts = Counts::default();
     let mut rounds = 0;
     while !run.is_over() {
-        round::run(run, rounds * STREAMS, broken, &home, &counts)?;
+        round::run(run, rounds, broken, &home, &counts)?;
         rounds += 1;
     }
     let mut lines = vec![("rounds", rounds)];

@@ -11,8 +11,8 @@ use squall::pager::cache::{self, FileCache, FileCacheExt, PAGE_BYTES};
 use squall::pager::process::Process;
 use squall::{ClusterSize, Handle, Owned};
 
-use super::Break;
 use super::books::{Family, File, Place};
+use super::breaks::Break;
 use super::counts::Counts;
 use super::pattern::Content;
 use super::store::{Store, Stress};
@@ -23,6 +23,8 @@ use crate::skeleton::cleanup::drain_values;
 use crate::skeleton::expected_panic::panic_message;
 use crate::skeleton::placement::AllowedCpus;
 
+/// Distance between the random streams of two rounds.
+const STREAMS: u64 = 1 << 20;
 /// Number of regions of a round.
 const PLACES: usize = 6;
 /// Maximum number of pages of a file.
@@ -86,7 +88,7 @@ pub(super) struct World<'a> {
     pub(super) pool: Owned<dyn PagePool>,
     pub(super) processes: Vec<Process>,
     pub(super) slots: Vec<Mutex<Slot>>,
-    /// Files whose regions have gone, and parents of copies.
+    /// Files without a region, and parents of copies.
     pub(super) former: Mutex<Vec<Arc<File>>>,
     pub(super) violations: Arc<Violations>,
     families: AtomicU64,
@@ -148,7 +150,8 @@ impl World<'_> {
         if is_mapped {
             return;
         }
-        oldest.is_ending.store(true, Ordering::SeqCst);
+        // Release: pairs with the Acquire of a thread that checks an error of the file.
+        oldest.is_ending.store(true, Ordering::Release);
         let cache = lock(&oldest.cache).take();
         if self.breaks(Break::LeakCache, rng) {
             std::mem::forget(cache);
@@ -221,12 +224,13 @@ fn new_world<'a>(
 /// Runs a round.
 pub(super) fn run(
     run: &Run,
-    stream: u64,
+    round: u64,
     broken: Option<Break>,
     home: &AllowedCpus,
     counts: &Counts,
 ) -> Result<(), Violation> {
-    let mut rng = run.rng(stream + super::STREAMS - 1);
+    let stream = round * STREAMS;
+    let mut rng = run.rng(stream + STREAMS - 1);
     let violations = Arc::new(Violations::default());
     let objects = squall::snapshot().len();
     let world = new_world(run, broken, home, &violations, &mut rng);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use squall::pager::cache::PAGE_BYTES;
 use squall::pager::source::{Filled, Source, SourceError, SourceErrorKind, SourceStatistics};
 
-use super::Break;
+use super::breaks::Break;
 use super::counts::{Stat, count};
 use super::pattern::Content;
 use super::violations::Violations;
@@ -34,7 +34,7 @@ struct Stored {
 pub(super) struct Store {
     pages: Mutex<HashMap<u64, Stored>>,
     bytes: AtomicU64,
-    /// One call in this many fails. 0: none does.
+    /// One call in this many fails, or no call if this is 0.
     fails_one_in: AtomicU64,
     seed: u64,
     draws: AtomicU64,

@@ -9,8 +9,8 @@ use squall::pager::source::SourceErrorKind;
 use squall::pager::{Frame, FrameMut, PageFault};
 use squall::swap::swap;
 
-use super::Break;
 use super::books::{File, PageBook, Place};
+use super::breaks::Break;
 use super::counts::{Stat, count, count_many};
 use super::pattern::Content;
 use super::round::{PAGES_MAX, Slot, World, cache_form, list_form};
@@ -291,7 +291,7 @@ impl Worker {
         error: &PageFault,
     ) {
         let place = door.place();
-        // Acquire: pairs with the stores before the end of a file or a region, through the library.
+        // Acquire, here and below: pairs with the Release before a file or a region ends or is copied.
         let is_ending = place.is_some_and(|place| place.is_ending.load(Ordering::Acquire));
         let (stat, is_legal) = match error {
             PageFault::Source(source) => match (source.kind(), source.page()) {
@@ -312,6 +312,7 @@ impl Worker {
                 if world.broken == Some(Break::ThawParent) {
                     world.fail(format!("page {page} was pinned for writing, although the file is frozen"));
                 }
+                // Acquire: pairs with the Release before the copy.
                 (Stat::Frozen, writes && look.file.is_frozen.load(Ordering::Acquire))
             }
             PageFault::ReadOnly { .. } => {
@@ -319,6 +320,7 @@ impl Worker {
             }
             PageFault::Unmapped { .. } | PageFault::NoRegion { .. } => (Stat::Closed, is_ending),
             PageFault::Call(_) => {
+                // Acquire: pairs with the Release before the stress lets go of the cache.
                 let file_ends = place.is_none() && look.file.is_ending.load(Ordering::Acquire);
                 (Stat::Ended, is_ending || file_ends)
             }
@@ -356,7 +358,8 @@ impl Worker {
     fn change(&mut self, world: &World<'_>) {
         let Some(file) = self.any_file(world) else { return };
         if self.rng.one_in(2) {
-            file.is_limited.store(true, Ordering::Release);
+            // Relaxed: the fault that writes other pages saw the limit, which is set later.
+            file.is_limited.store(true, Ordering::Relaxed);
             let most = if self.rng.one_in(2) { usize::MAX } else { 1 + self.rng.below(8) as usize };
             let _ = file.handle.try_set_attribute(Attribute::DirtyMax, most);
         } else {
