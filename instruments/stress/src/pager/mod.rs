@@ -1,11 +1,11 @@
 //! Stress of the pager: each pin shows legal contents of its page, and no write is lost.
 //!
-//! Promised (`squall::pager`): a pinned page stays, and no thread changes the bytes of a frame. A page that was
-//! changed reaches its source, or stays in memory if the source fails. Bytes that were cut off are zero when
-//! the file grows again. A copy is taken at one moment, and does not change afterwards. A region that was
-//! unmapped refuses faults. All this holds while caches, regions and lists of regions are swapped, while
-//! pages are evicted, and while sources fail. An error of a source names the page. No page of memory is
-//! leaked.
+//! Promised (`squall::pager`): a pinned page stays, and no thread changes the bytes of a frame. A page that
+//! was changed reaches its source, or stays in memory if the source fails. Bytes that were cut off are zero
+//! when the file grows again. A copy is taken at one moment, and does not change afterwards. A region that
+//! was unmapped refuses faults. All this holds while caches, regions and lists of regions are swapped,
+//! while pages are evicted, and while sources fail. An error of a source names the page. No page of memory
+//! is leaked.
 //!
 //! Tried: each round has a small pool, two processes with page managers of their own, some files, and regions
 //! that map them. Each thread pins pages by address, by region and by cache, reads or writes them, and keeps
