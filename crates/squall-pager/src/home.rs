@@ -1,7 +1,7 @@
 //! The part of a cache that its slots know: the count of its changed pages, and the mappings of its pages.
 
+use squall_machine::pervp::PerVpWord;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 /// A mapping of pages at addresses of a process.
@@ -16,30 +16,32 @@ pub(crate) struct Home {
     /// The number of the cache.
     cache: u64,
     /// Number of pages that were changed since they were written to their file.
-    dirty: AtomicUsize,
+    /// Threads on several processors change pages, so each processor has a count of its own.
+    dirty: PerVpWord,
     maps: RwLock<Vec<Arc<dyn Translate>>>,
 }
 
 impl Home {
     pub(crate) fn new(cache: u64) -> Home {
-        Home { cache, dirty: AtomicUsize::new(0), maps: RwLock::default() }
+        Home { cache, dirty: PerVpWord::new(), maps: RwLock::default() }
     }
 
     pub(crate) fn cache(&self) -> u64 {
         self.cache
     }
 
-    // Relaxed, in all three: a count that guards no data.
     pub(crate) fn add_dirty(&self) {
-        self.dirty.fetch_add(1, Ordering::Relaxed);
+        self.dirty.add(1);
     }
 
     pub(crate) fn remove_dirty(&self) {
-        self.dirty.fetch_sub(1, Ordering::Relaxed);
+        self.dirty.add(1_u64.wrapping_neg());
     }
 
+    /// Reads the counts one after the other. So the result may be too large or too small while pages change.
     pub(crate) fn dirty(&self) -> usize {
-        self.dirty.load(Ordering::Relaxed)
+        // A negative sum is one that missed an addition.
+        self.dirty.sum().cast_signed().max(0) as usize
     }
 
     fn maps(&self) -> RwLockReadGuard<'_, Vec<Arc<dyn Translate>>> {

@@ -1,6 +1,7 @@
 //! The part of a file cache that all forms share, and that a swap moves: everything but the index.
 
 use squall_core::{Handle, Owned};
+use squall_lock::DistributedRwLock;
 use squall_machine::Vp;
 use squall_machine::pervp::{GatedWord, PerVpWord};
 use squall_objects::pages::{Attachment, PagePool, PagePoolExt, PageUser};
@@ -8,7 +9,7 @@ use squall_parts::gate::{Limits, SpreadRequests};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -70,7 +71,7 @@ pub(crate) struct Body {
     hand: Mutex<Position>,
     /// Held exclusively while the length changes. Held shared while a page is written to the file, and while
     /// a page that was filled becomes present.
-    length: RwLock<()>,
+    length: DistributedRwLock<()>,
     dirty_max: AtomicUsize,
     patience_ms: AtomicUsize,
     fills: PerVpWord,
@@ -142,7 +143,7 @@ impl Body {
             home: Arc::new(Home::new(serial)),
             writers: SpreadRequests::new(|| GatedWord::new(home)),
             hand: Mutex::default(),
-            length: RwLock::default(),
+            length: DistributedRwLock::new(()),
             dirty_max: AtomicUsize::new(Attribute::DirtyMax.default_value()),
             patience_ms: AtomicUsize::new(Attribute::PatienceMs.default_value()),
             fills: PerVpWord::new(),
@@ -259,7 +260,8 @@ impl Body {
         number: u64,
         access: Access,
     ) -> Result<Arc<Slot>, PageFault> {
-        if access == Access::Write && self.home.dirty() >= self.attribute(Attribute::DirtyMax) {
+        let dirty_max = self.attribute(Attribute::DirtyMax);
+        if access == Access::Write && dirty_max < usize::MAX && self.home.dirty() >= dirty_max {
             self.write_some(index)?;
         }
         loop {
@@ -344,7 +346,7 @@ impl Body {
         cuts: u64,
         loaded: Result<Loaded, PageFault>,
     ) -> Option<Result<Arc<Slot>, PageFault>> {
-        let _length = self.length.read().unwrap_or_else(PoisonError::into_inner);
+        let _length = self.length.read();
         // Relaxed: the lock orders it.
         if cuts != self.cuts.load(Ordering::Relaxed) {
             return None;
@@ -430,9 +432,8 @@ impl Body {
     /// the moment. Waits for no lock, since the caller may hold them.
     fn try_write_back(&self, slot: &Slot) -> Result<bool, PageFault> {
         match self.length.try_read() {
-            Ok(_length) => self.write_back(slot),
-            Err(TryLockError::Poisoned(_)) => self.write_back(slot),
-            Err(TryLockError::WouldBlock) => Ok(false),
+            Some(_length) => self.write_back(slot),
+            None => Ok(false),
         }
     }
 
@@ -474,7 +475,7 @@ impl Body {
                 if slot.read().is_none() {
                     break;
                 }
-                let length = self.length.read().unwrap_or_else(PoisonError::into_inner);
+                let length = self.length.read();
                 let result = if slot.is_cut() { break } else { self.write_back(slot) };
                 drop(length);
                 match result {
@@ -529,7 +530,7 @@ impl Body {
             while tail.is_none() && within > 0 && bytes < self.len() {
                 tail = self.fault(index, local, last, Access::Write)?.write(self.write(writers)?);
             }
-            let length = self.length.write().unwrap_or_else(PoisonError::into_inner);
+            let length = self.length.write();
             let former = self.len();
             if tail.as_ref().is_some_and(FrameMut::is_cut) {
                 // Another thread cut this page off, and perhaps made the file longer again.
