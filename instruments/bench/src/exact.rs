@@ -157,6 +157,8 @@ mod tests {
                     }
                     let ops = match (case.name, spec.name) {
                         ("rcu-wait", _) => 3,
+                        // Its regions are mapped beforehand.
+                        ("unmap", _) => 40,
                         // These start a thread per operation.
                         ("invoke", "squall-threaded" | "std-thread") => 20,
                         _ => 1_000,

@@ -40,6 +40,7 @@ mod ours_lock;
 mod ours_machine;
 mod ours_map;
 mod ours_message;
+mod ours_pager;
 mod ours_queue;
 mod ours_rcu;
 mod ours_read_mostly;

@@ -27,6 +27,7 @@ pub(crate) mod net;
 mod object_memory;
 mod object_pool;
 mod page_alloc;
+pub(crate) mod pager;
 mod percpu;
 mod pool;
 mod queue;
@@ -73,6 +74,10 @@ static CASES: &[&Case] = &[
     &taking::IDS,
     &taking::PAGES,
     &page_alloc::CASE,
+    &pager::PIN,
+    &pager::MEMCLONE,
+    &pager::GREP,
+    &pager::UNMAP,
     &cell::CASE,
     &map::GET,
     &map::MIXED,

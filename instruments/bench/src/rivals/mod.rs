@@ -14,6 +14,7 @@ pub(crate) mod channels;
 pub(crate) mod counters;
 #[allow(unsafe_code)]
 pub(crate) mod epoch;
+pub(crate) mod frames;
 pub(crate) mod gates;
 pub(crate) mod hazarc;
 #[allow(unsafe_code)]
