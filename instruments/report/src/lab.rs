@@ -90,6 +90,21 @@ impl<'a> Lab<'a> {
     /// # Errors
     /// No emulator is installed, or the run failed.
     pub fn count_on(&mut self, topology: &str, loop_: Loop<'_>) -> Result<Counts, Missing> {
+        self.count_in(&[("SQUALL_TOPOLOGY", topology)], loop_)
+    }
+
+    /// Counts like [`count`](Lab::count), for a loop that allocates. Each thread has its own malloc arena, and
+    /// reclaims the memory that it retired, as on a large machine.
+    ///
+    /// # Errors
+    /// No emulator is installed, or the run failed.
+    pub fn count_allocating(&mut self, loop_: Loop<'_>) -> Result<Counts, Missing> {
+        let topology = format!("cores:{}", loop_.threads.next_power_of_two());
+        let own = [("GLIBC_TUNABLES", "glibc.malloc.arena_max=512"), ("SQUALL_RECLAIMER", "off")];
+        self.count_in(&[("SQUALL_TOPOLOGY", &topology), own[0], own[1]], loop_)
+    }
+
+    fn count_in(&mut self, environment: &[(&str, &str)], loop_: Loop<'_>) -> Result<Counts, Missing> {
         let Loop { case, subject, variant, threads, ops } = loop_;
         (self.step)(&format!("count {case} {variant} {subject}, {threads} threads"));
         let (threads_text, ops_text) = (threads.to_string(), ops.to_string());
@@ -100,7 +115,7 @@ impl<'a> Lab<'a> {
         if !variant.is_empty() {
             args.extend(["--variant", variant]);
         }
-        let text = self.squall(&args, &[("SQUALL_TOPOLOGY", topology)])?;
+        let text = self.squall(&args, environment)?;
         Counts::parse(&text, threads)
     }
 

@@ -53,7 +53,7 @@ impl Loops<'_> {
             for &threads in processors {
                 let ops = if lab.quick { self.ops.0 } else { self.ops.1 };
                 let Loops { case, variant, .. } = *self;
-                let counts = lab.count(Loop { case, subject, variant, threads, ops })?;
+                let counts = lab.count_allocating(Loop { case, subject, variant, threads, ops })?;
                 for (points, figure) in points.iter_mut().zip(figures) {
                     points.push((threads as f64, figure(&counts)));
                 }
