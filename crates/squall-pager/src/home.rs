@@ -21,6 +21,13 @@ pub(crate) struct Home {
     maps: RwLock<Vec<Arc<dyn Translate>>>,
 }
 
+impl Default for Home {
+    /// Makes the part of a cache that has no mapped pages.
+    fn default() -> Home {
+        Home::new(u64::MAX)
+    }
+}
+
 impl Home {
     pub(crate) fn new(cache: u64) -> Home {
         Home { cache, dirty: PerVpWord::new(), maps: RwLock::default() }

@@ -93,8 +93,8 @@ impl<'a> Lab<'a> {
         self.count_in(&[("SQUALL_TOPOLOGY", topology)], loop_)
     }
 
-    /// Counts like [`count`](Lab::count), for a loop that allocates. Each thread has its own malloc arena, and
-    /// reclaims the memory that it retired, as on a large machine.
+    /// Counts like [`count`](Lab::count), for a loop that allocates. Each thread has its own malloc arena,
+    /// and reclaims the memory that it retired, as on a large machine.
     ///
     /// # Errors
     /// No emulator is installed, or the run failed.

@@ -154,7 +154,10 @@ pub trait FileCache: Send + Sync {
     ///
     /// # Errors
     /// [`PageFault::BeyondEnd`]
-    fn begin(&self, page: u64) -> Result<Option<Fill>, PageFault>;
+    fn begin(&self, page: u64) -> Result<Option<Fill>, PageFault> {
+        let _ = page;
+        Ok(None)
+    }
 
     /// Evicts pages that were not used lately, and writes changed ones to the file first. Returns their
     /// number. It is smaller than `wanted` if the others are pinned, or cannot be written.
@@ -202,7 +205,9 @@ pub trait FileCache: Send + Sync {
     fn source(&self) -> Handle<dyn Source>;
 
     /// Returns the memory of the pages, for mappings.
-    fn backing(&self) -> Backing;
+    fn backing(&self) -> Backing {
+        Backing::default()
+    }
 
     /// Returns the value of an attribute.
     fn attribute(&self, attribute: Attribute) -> usize;
@@ -216,8 +221,8 @@ pub trait FileCache: Send + Sync {
     }
 }
 
-/// The memory of a cache's pages.
-#[derive(Clone)]
+/// The memory of a cache's pages. By default they cannot be mapped.
+#[derive(Clone, Default)]
 pub struct Backing {
     #[cfg_attr(
         not(all(target_os = "linux", not(miri))),

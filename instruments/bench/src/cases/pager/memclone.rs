@@ -5,9 +5,9 @@
 //! - Variant `one`: all threads touch one region with one cache, each its own pages.
 //!
 //! The subject `squall-LRMC` has four letters for the forms of four objects: the list of regions of the
-//! process (L), the region (R), the page manager (M), and the file cache (C). `s` is shared, `d` distributed, `q`
-//! quiescent, and `p` partitioned. `l` is a shared list with a lock around each lookup, as in K42. Squall's own
-//! shared list is read without a lock.
+//! process (L), the region (R), the page manager (M), and the file cache (C). `s` is shared, `d` distributed,
+//! `q` quiescent, and `p` partitioned. `l` is a shared list with a lock around each lookup, as in K42.
+//! Squall's own shared list is read without a lock.
 //!
 //! The rival `kernel-anon` maps anonymous memory, and touches it.
 //!

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `squall-cache-*` | a file cache in this form |
 //! | `squall-region-*` | a region in this form, and a distributed cache |
-//! | `squall-process-*` | a list of four regions in this form, a distributed region, and a distributed cache |
+//! | `squall-process-*` | a list of four regions in this form, and all else distributed |
 //! | `squall-process-locked` | likewise, with a shared list and a lock around each lookup, as in K42 |
 //! | `squall-probe-*` | a distributed region, and a trivial or a shared cache; in the variant `own` alone |
 //! | `squall-map-get` | no page: a lookup of the number in a map of as many entries |

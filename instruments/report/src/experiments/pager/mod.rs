@@ -26,7 +26,7 @@ use crate::{Axis, Found, Lab, Means, Missing, Plot, Series};
 
 /// The numbers of processors.
 const PROCESSORS: [usize; 5] = [2, 4, 8, 16, 24];
-/// Those of a quick run, and of planted data.
+/// The numbers of a quick run, and of planted data.
 const FEW: [usize; 2] = [2, 24];
 
 /// The loops of an experiment.
@@ -86,7 +86,7 @@ fn plot(name: &'static str, title: &'static str, y: &'static str, means: Means, 
     }
 }
 
-/// The figures of an experiment whose verdict is about shared accesses.
+/// The figures of an experiment about shared accesses.
 fn shared_found(name: &'static str, title: &'static str, series: Vec<Series>) -> Found {
     let plot = plot(name, title, "shared accesses per operation", Means::Counted, series);
     Found { plots: vec![plot], ..Found::default() }
