@@ -230,8 +230,9 @@ impl Process {
     ) -> Result<MappedRegion, PageFault> {
         let item = self.regions.get(|region| region.start == start);
         let item = item.ok_or(PageFault::NoRegion { address: start })?;
-        let (bytes, rights) = (item.region.len(), item.region.rights());
         let cache = item.region.copy(copies)?;
+        // A region only becomes shorter, and its copy has the pages of its start.
+        let (bytes, rights) = (item.region.len(), item.region.rights());
         self.map(form, Mapping::new(cache).part(item.region.first_page(), bytes).with_rights(rights))
     }
 }
