@@ -179,6 +179,7 @@ impl Slot {
 
     /// Shows the page in a mapping, by `show`. Returns `None` if another thread has the latch, or the page is
     /// gone.
+    #[cfg_attr(not(all(target_os = "linux", not(miri))), allow(dead_code))]
     pub(crate) fn try_show<R>(&self, show: impl FnOnce() -> R) -> Option<R> {
         let guard = self.memory.try_read()?;
         guard.as_ref()?;
@@ -191,6 +192,7 @@ impl Slot {
     }
 
     /// Opens the page in a mapping, by `open`, after all pins are gone. Returns `None` if the page is gone.
+    #[cfg_attr(not(all(target_os = "linux", not(miri))), allow(dead_code))]
     pub(crate) fn open<R>(&self, open: impl FnOnce() -> R) -> Option<R> {
         let guard = self.memory.write();
         guard.as_ref()?;

@@ -35,7 +35,7 @@
 //! # Limits
 //! - A system call on an absent page returns `EFAULT`, since the kernel does not run the handler: touch the
 //!   bytes before.
-//! - A mapped region has no copies: see [`Region::copy`](crate::region::Region::copy).
+//! - A mapped region has no copies: see [`Region::copy`].
 //! - A thread that touches a page inside an operation waits for a service thread. A region in the form
 //!   [`Quiescent`](crate::region::Form::Quiescent) must not be truncated or unmapped meanwhile: the two would
 //!   wait for each other.
