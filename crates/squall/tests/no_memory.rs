@@ -9,8 +9,8 @@ use squall::{ClusterSize, CreateError, Owned, RepContext, RepMemory, Root, WellK
 use squall_core::wrap::{Around, Invoked, Refusal, Wrap, wrapped};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// The system's allocator, which fails on a thread for blocks of a chosen size and more.
 struct Failing;
