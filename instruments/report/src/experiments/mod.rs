@@ -104,8 +104,8 @@ mod tests {
 
     /// The limit of a quick run of all, with at least ten plots.
     #[test]
-    fn a_quick_run_takes_at_most_fifteen_minutes_and_draws_ten_plots() {
-        assert!(ALL.iter().map(|it| it.seconds.0).sum::<u32>() <= 15 * 60);
+    fn a_quick_run_takes_at_most_twenty_minutes_and_draws_ten_plots() {
+        assert!(ALL.iter().map(|it| it.seconds.0).sum::<u32>() <= 20 * 60);
         assert!(ALL.iter().map(|it| (it.alike)().plots.len()).sum::<usize>() >= 10);
     }
 
