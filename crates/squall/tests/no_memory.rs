@@ -79,7 +79,7 @@ trait More: Bytes {
 /// Larger than any recycled block.
 struct Large([u8; 5000], Counted);
 
-/// Counts its drop, if it has a count. Objects of other tests may end at any time, and have none.
+/// Counts its drop, if it has a count. Objects of other tests, which may end at any time, lack one.
 struct Counted(Option<Arc<AtomicUsize>>);
 
 impl Drop for Counted {
