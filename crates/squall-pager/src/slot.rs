@@ -44,8 +44,6 @@ const OPEN: u8 = 2;
 /// The descriptor of a resident page.
 pub(crate) struct Slot {
     number: u64,
-    /// The cache that owns the slot.
-    cache: u64,
     /// The number of shares that own the slot (I2).
     owners: AtomicUsize,
     /// Set by users of the page, and cleared by the clock of evictions.
@@ -71,10 +69,9 @@ pub(crate) enum Latched<T> {
 
 impl Slot {
     /// Makes the slot of a page, with the page's contents.
-    pub(crate) fn new(number: u64, cache: u64, home: Arc<Home>, memory: Memory) -> Slot {
+    pub(crate) fn new(number: u64, home: Arc<Home>, memory: Memory) -> Slot {
         Slot {
             number,
-            cache,
             owners: AtomicUsize::new(0),
             is_referenced: AtomicBool::new(true),
             is_dirty: AtomicBool::new(false),
@@ -92,7 +89,7 @@ impl Slot {
 
     /// Returns the number of the cache that owns the slot.
     pub(crate) fn cache(&self) -> u64 {
-        self.cache
+        self.home.cache()
     }
 
     pub(crate) fn is_dirty(&self) -> bool {
@@ -140,6 +137,7 @@ impl Slot {
             let guard = extend(self).memory.read();
             if self.mapping.load(Ordering::Relaxed) == OPEN {
                 drop(guard);
+                let _latch = self.memory.write();
                 self.close();
                 continue;
             }
@@ -150,22 +148,20 @@ impl Slot {
         }
     }
 
-    /// Makes an open page a shown one.
+    /// Makes an open page a shown one. Called under the latch for writing.
     fn close(&self) {
-        let _latch = self.memory.write();
         if self.mapping.load(Ordering::Relaxed) == OPEN {
             self.home.protect(self.number);
             self.mapping.store(SHOWN, Ordering::Relaxed);
         }
     }
 
-    /// Like `close`, unless a thread has the latch.
+    /// Makes an open page a shown one, unless a thread has the latch.
     pub(crate) fn try_close(&self) {
         if self.mapping.load(Ordering::Relaxed) == OPEN
             && let Some(_latch) = self.memory.try_write()
         {
-            self.home.protect(self.number);
-            self.mapping.store(SHOWN, Ordering::Relaxed);
+            self.close();
         }
     }
 

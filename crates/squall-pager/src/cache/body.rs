@@ -189,10 +189,10 @@ impl Body {
 
     /// Returns the name of the cache for errors.
     fn file(&self) -> Arc<str> {
-        let id = self.cache.get().map(|cache| Handle::id(*cache));
-        match id.and_then(|id| squall_core::name_of(id).map(|name| (id, name))) {
-            Some((_, name)) => name.to_string().into(),
-            None => id.map_or_else(|| "a file".into(), |id| format!("the file cache {id}").into()),
+        let Some(id) = self.cache.get().map(|cache| Handle::id(*cache)) else { return "a file".into() };
+        match squall_core::name_of(id) {
+            Some(name) => name.to_string().into(),
+            None => format!("the file cache {id}").into(),
         }
     }
 
@@ -206,11 +206,10 @@ impl Body {
 
     /// Refuses pins for writing from now on, and waits for those that threads have.
     pub(super) fn freeze(&self) {
-        let file = || self.file();
         assert!(
             !writers::holds(self.serial),
             "a thread that has a page of {} pinned for writing froze it",
-            file()
+            self.file()
         );
         self.is_frozen.store(true, Ordering::Relaxed);
         // Another thread may freeze it at the same time, and waits too.
@@ -328,7 +327,7 @@ impl Body {
         } else if self.source.try_is_zeros(number)? || self.source.fill(number, bytes)? == Filled::Zeros {
             bytes.fill(0);
         }
-        let slot = Arc::new(Slot::new(number, self.serial, self.home.clone(), memory));
+        let slot = Arc::new(Slot::new(number, self.home.clone(), memory));
         Ok(Loaded { entry: Entry::owner(slot.clone()), slot, is_copied: parent.is_some() })
     }
 

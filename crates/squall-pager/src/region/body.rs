@@ -183,16 +183,12 @@ impl Body {
             // The operations that saw the region open end.
             squall_rcu::wait().expect("a control operation runs outside operations");
         }
-        match act(cache.clone(), bytes) {
-            Ok((cache, bytes, result)) => {
-                self.set(cache, bytes, true);
-                Ok(result)
-            }
-            Err(error) => {
-                self.set(cache, bytes, true);
-                Err(error)
-            }
-        }
+        let (cache, bytes, result) = match act(cache.clone(), bytes) {
+            Ok((cache, bytes, result)) => (cache, bytes, Ok(result)),
+            Err(error) => (cache, bytes, Err(error)),
+        };
+        self.set(cache, bytes, true);
+        result
     }
 
     fn set(&self, cache: SharedCache, bytes: u64, is_open: bool) {

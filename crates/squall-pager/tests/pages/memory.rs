@@ -2,7 +2,7 @@
 
 use squall_core::Owned;
 use squall_pager::cache::PAGE_BYTES;
-use squall_pager::source::{Filled, Source, SourceError, SourceErrorKind, SourceStatistics};
+use squall_pager::source::{self, Filled, Source, SourceError, SourceErrorKind, SourceStatistics};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -93,36 +93,7 @@ impl Source for Memory {
     }
 }
 
-/// A source that keeps nothing, and fills pages with zeros.
-pub(crate) struct Zeros(pub(crate) u64);
-
-impl Source for Zeros {
-    fn len(&self) -> u64 {
-        self.0
-    }
-
-    fn fill(&self, _: u64, _: &mut [u8]) -> Result<Filled, SourceError> {
-        Ok(Filled::Zeros)
-    }
-
-    fn write(&self, page: u64, _: &[u8]) -> Result<(), SourceError> {
-        Err(failed(page, "it keeps nothing"))
-    }
-
-    fn set_len(&self, _: u64) -> Result<(), SourceError> {
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<(), SourceError> {
-        Ok(())
-    }
-
-    fn statistics(&self) -> SourceStatistics {
-        SourceStatistics::default()
-    }
-}
-
-/// Returns a source of `pages` pages of zeros.
+/// Returns a source of `pages` pages of zeros, which keeps no page.
 pub(crate) fn zeros(pages: u64) -> Owned<dyn Source> {
-    squall_core::shared(Zeros(pages * PAGE_BYTES as u64))
+    source::zero_fill(pages * PAGE_BYTES as u64)
 }
