@@ -25,7 +25,7 @@
 //! as they are.
 //!
 //! Not promised: faults of the kernel. A system call on a missing page returns `EFAULT`, and no handler runs.
-//! Cost: about 1.5 us for the signal and the return from its handler, beside the resolution.
+//! Cost: the signal and the return from its handler, beside the resolution.
 //! Source: sigaction(2), rt_tgsigqueueinfo(2).
 
 #[cfg(all(
@@ -96,8 +96,8 @@ pub enum Answer {
 ///
 /// # Safety
 /// 1. The handler calls only functions that are safe in a signal handler. It may interrupt any code of the
-///    thread that touches faulting memory: it neither allocates nor takes a lock that this code could hold,
-///    and uses no memory that this code is changing.
+///    thread that touches faulting memory. So it neither allocates nor takes a lock that this code could
+///    hold, and uses no memory that this code is changing.
 /// 2. The handler touches no memory that could fault. Such a fault ends the process.
 /// 3. No other thread changes the action of the signal during the call.
 ///

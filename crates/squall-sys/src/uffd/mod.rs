@@ -25,10 +25,8 @@
 //!
 //! Not promised: faults of the kernel. With [`Features::SIGBUS`], or a descriptor for user code alone, the
 //! kernel does not wait for pages: `read(2)` into a missing page fails with `EFAULT`.
-//! Cost: an operation is one system call, and one more per interruption. On a machine with Linux 6.18, 4 KiB
-//! cost 0.5 us for `resume`, 1.6 us for `copy`. A fault by signal takes 2.8 us with one `resume`, and 3.5 us
-//! with a `copy`. With 16 pages per fault, `resume` takes 0.5 us per page. A fault for a thread on the same
-//! processor takes 5.6 us with a `copy`.
+//! Cost: an operation is one system call, and one more per interruption. A fault by signal adds a signal and
+//! the return from its handler. Several pages per operation share its cost.
 //! Source: userfaultfd(2), ioctl_userfaultfd(2), Documentation/admin-guide/mm/userfaultfd.rst.
 
 mod errors;
