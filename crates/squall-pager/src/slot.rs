@@ -165,6 +165,14 @@ impl Slot {
         }
     }
 
+    /// Makes an open page a shown one, after the threads that have the latch.
+    pub(crate) fn wait_closed(&self) {
+        if self.mapping.load(Ordering::Relaxed) == OPEN {
+            let _latch = self.memory.write();
+            self.close();
+        }
+    }
+
     /// Takes a page out of the mappings. Called under the latch for writing.
     fn unmap(&self) {
         if self.mapping.load(Ordering::Relaxed) != UNMAPPED {

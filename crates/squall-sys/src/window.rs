@@ -5,10 +5,12 @@
 //!
 //! Idea: the pages are those of a file without a name (memfd). Its owner maps all of it once, the *window*.
 //! Further mappings are *spans*. A page that is discarded leaves every span and the window at one moment, in
-//! all processes.
+//! all processes. A *private span* has the file's pages until they are written: a write makes a copy, which
+//! belongs to the span alone, and which no discard takes away.
 //!
 //! - I1. The window and each span map the same file, and stay mapped while their owner lives.
 //! - I2. The file has a fixed size, so no access beyond its end is possible.
+//! - I3. The child of a fork has no spans. There, absent pages would be zeros, without a fault.
 //!
 //! Not promised: memory. A page comes into being when it is first touched, and touching one fails like that
 //! of any page if there is no memory.
@@ -50,7 +52,10 @@ impl Window {
         let file = unsafe { opened(|| libc::memfd_create(c"squall-pages".as_ptr(), libc::MFD_CLOEXEC))? };
         // SAFETY: ftruncate(2) on a file of our own.
         quietly(|| answered(unsafe { libc::ftruncate(file.as_raw_fd(), length) }))?;
-        let at = map(file.as_fd(), 0, len)?;
+        // Other users may not open it for writing.
+        // SAFETY: fchmod(2) on a file of our own.
+        quietly(|| answered(unsafe { libc::fchmod(file.as_raw_fd(), 0o400) }))?;
+        let at = map(Some(file.as_fd()), 0, len, libc::MAP_SHARED)?;
         Ok(Window { at, len, file })
     }
 
@@ -90,12 +95,22 @@ impl Window {
     /// If the part is not within the file.
     pub fn span(self: &Arc<Window>, offset: usize, len: usize) -> io::Result<Span> {
         self.at(offset, len);
-        Ok(Span { at: map(self.file.as_fd(), offset, len)?, len, _window: self.clone() })
+        let at = map(Some(self.file.as_fd()), offset, len, libc::MAP_SHARED)?;
+        let span = Span { at, len, _window: self.clone() };
+        span.stay_out_of_children()?;
+        Ok(span)
+    }
+
+    /// Opens the file again for reading alone, for another process to map.
+    ///
+    /// # Errors
+    /// The error of open(2): /proc is not mounted, or there are too many open files.
+    pub fn read_only(&self) -> io::Result<OwnedFd> {
+        Ok(std::fs::File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))?.into())
     }
 }
 
 impl AsFd for Window {
-    /// Returns the file, for another process to map.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -108,12 +123,17 @@ impl Drop for Window {
     }
 }
 
-fn map(file: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<NonNull<u8>> {
+fn map(
+    file: Option<BorrowedFd<'_>>,
+    offset: usize,
+    len: usize,
+    flags: libc::c_int,
+) -> io::Result<NonNull<u8>> {
+    let flags = if file.is_none() { flags | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE } else { flags };
+    let file = file.map_or(-1, |file| file.as_raw_fd());
     let at = quietly(|| {
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-        let at = unsafe {
-            libc::mmap(ptr::null_mut(), len, USABLE, libc::MAP_SHARED, file.as_raw_fd(), offset as _)
-        };
+        let at = unsafe { libc::mmap(ptr::null_mut(), len, USABLE, flags, file, offset as _) };
         if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(at) }
     })?;
     NonNull::new(at.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
@@ -159,7 +179,59 @@ impl Span {
     }
 }
 
+impl Span {
+    /// Keeps this mapping out of the children of a fork (I3).
+    fn stay_out_of_children(&self) -> io::Result<()> {
+        // SAFETY: the value's own mapping, of which this process loses nothing.
+        unsafe { system::advise(self.at.as_ptr().cast(), self.len, libc::MADV_DONTFORK) }
+    }
+}
+
 impl Drop for Span {
+    fn drop(&mut self) {
+        // SAFETY: the value's own mapping. If it fails, the addresses stay mapped.
+        let _ = unsafe { system::unmap(self.at.as_ptr().cast(), self.len) };
+    }
+}
+
+/// A private mapping of a part of a [`Window`], of this process or of another one. A write to a page makes a
+/// copy of it, for this span alone.
+#[derive(Debug)]
+pub struct PrivateSpan {
+    at: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the value owns its mapping, which belongs to no thread.
+unsafe impl Send for PrivateSpan {}
+// SAFETY: shared methods only return addresses.
+unsafe impl Sync for PrivateSpan {}
+
+impl PrivateSpan {
+    /// Maps a part of a file, or fresh memory if there is no file.
+    ///
+    /// # Errors
+    /// The error of mmap(2) or madvise(2).
+    pub fn map(file: Option<BorrowedFd<'_>>, offset: usize, len: usize) -> io::Result<PrivateSpan> {
+        let span = PrivateSpan { at: map(file, offset, len, libc::MAP_PRIVATE)?, len };
+        // SAFETY: the value's own mapping, of which this process loses nothing (I3).
+        unsafe { system::advise(span.at.as_ptr().cast(), len, libc::MADV_DONTFORK)? };
+        Ok(span)
+    }
+
+    /// Returns the first address.
+    pub fn at(&self) -> NonNull<u8> {
+        self.at
+    }
+
+    /// Returns the length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a mapping without bytes cannot be made")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for PrivateSpan {
     fn drop(&mut self) {
         // SAFETY: the value's own mapping. If it fails, the addresses stay mapped.
         let _ = unsafe { system::unmap(self.at.as_ptr().cast(), self.len) };
@@ -184,6 +256,19 @@ mod tests {
             assert_eq!(other.read_volatile(), 7, "the file keeps its page");
             window.discard(2 * PAGE, PAGE).unwrap();
             assert_eq!((own.read_volatile(), other.read_volatile()), (0, 0));
+        }
+        // SAFETY: as above, in the private span too.
+        unsafe {
+            let file = window.read_only().unwrap();
+            let private = PrivateSpan::map(Some(file.as_fd()), PAGE, 2 * PAGE).unwrap();
+            let (first, second) = (private.at().as_ptr(), private.at().as_ptr().add(PAGE));
+            window.at(PAGE, PAGE).as_ptr().write_volatile(5);
+            window.at(2 * PAGE, PAGE).as_ptr().write_volatile(6);
+            assert_eq!((first.read_volatile(), second.read_volatile()), (5, 6));
+            first.write_volatile(8);
+            assert_eq!((window.at(PAGE, PAGE).as_ptr().read_volatile(), private.len()), (5, 2 * PAGE));
+            window.discard(PAGE, 2 * PAGE).unwrap();
+            assert_eq!((first.read_volatile(), second.read_volatile()), (8, 0), "a written page stays");
         }
         assert!(Window::create(0).is_err());
         let beyond = std::panic::catch_unwind(|| window.at(4 * PAGE, 1));

@@ -197,15 +197,18 @@ impl Body {
     }
 
     pub(super) fn backing(&self) -> Backing {
-        Backing { window: self.window.clone(), home: self.home.clone() }
+        // Relaxed: a file stays frozen. A thread that needs an order with the freeze waits for it.
+        let is_frozen = self.is_frozen.load(Ordering::Relaxed);
+        Backing { window: self.window.clone(), home: self.home.clone(), is_frozen }
     }
 
     fn is_mappable(&self) -> bool {
         self.window.is_some()
     }
 
-    /// Refuses pins for writing from now on, and waits for those that threads have.
-    pub(super) fn freeze(&self) {
+    /// Refuses pins for writing from now on, and waits for those that threads have. Mapped pages may be read
+    /// alone from then on.
+    pub(super) fn freeze<I: Index>(&self, index: &I) {
         assert!(
             !writers::holds(self.serial),
             "a thread that has a page of {} pinned for writing froze it",
@@ -215,6 +218,13 @@ impl Body {
         // Another thread may freeze it at the same time, and waits too.
         if self.writers.shutdown(Limits::NONE).is_err() {
             let _ = self.writers.drained(Limits::NONE);
+        }
+        if self.home.is_mapped() {
+            let closed = self.each(index, |slot| {
+                slot.wait_closed();
+                Ok(true)
+            });
+            closed.expect("closing a page returns no error");
         }
     }
 

@@ -128,7 +128,7 @@ impl<I: Index, const ADAPTS: bool> FileCache for Local<I, ADAPTS> {
     }
 
     fn freeze(&self) {
-        self.body.freeze();
+        self.body.freeze(&self.at.root().index);
     }
 
     fn source(&self) -> Handle<dyn Source> {

@@ -230,6 +230,11 @@ pub struct Backing {
     )]
     pub(crate) window: Window,
     pub(crate) home: Arc<Home>,
+    #[cfg_attr(
+        not(all(target_os = "linux", not(miri))),
+        expect(dead_code, reason = "no page is mapped there")
+    )]
+    pub(crate) is_frozen: bool,
 }
 
 impl fmt::Debug for Backing {

@@ -14,6 +14,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
+use super::private::Private;
 use crate::access::Access;
 use crate::cache::{FileCache, PAGE_BYTES};
 use crate::error::PageFault;
@@ -35,7 +36,7 @@ impl Translation {
         self.span.at().addr().get()
     }
 
-    pub(super) fn contains(&self, address: usize) -> bool {
+    fn contains(&self, address: usize) -> bool {
         address.checked_sub(self.start()).is_some_and(|offset| offset < self.span.len())
     }
 
@@ -118,7 +119,7 @@ impl Translate for Translation {
 }
 
 /// Returns false if the page was in the mapping before.
-fn present(resumed: Result<usize, RangeError>) -> Result<bool, PageFault> {
+pub(super) fn present(resumed: Result<usize, RangeError>) -> Result<bool, PageFault> {
     match resumed {
         Ok(_) => Ok(true),
         Err(error) if error.reason() == Reason::Present => Ok(false),
@@ -126,19 +127,52 @@ fn present(resumed: Result<usize, RangeError>) -> Result<bool, PageFault> {
     }
 }
 
-/// The mappings of all caches.
-fn all() -> &'static Rcu<Vec<Arc<Translation>>> {
-    static ALL: OnceLock<Rcu<Vec<Arc<Translation>>>> = OnceLock::new();
+/// A mapping in this process.
+#[derive(Clone)]
+pub(super) enum Map {
+    Shared(Arc<Translation>),
+    Private(Arc<Private>),
+}
+
+impl Map {
+    fn contains(&self, address: usize) -> bool {
+        match self {
+            Map::Shared(map) => map.contains(address),
+            Map::Private(map) => map.contains(address),
+        }
+    }
+
+    /// Brings the page at an address into the mapping.
+    pub(super) fn resolve(&self, address: usize, access: Access) -> Result<(), PageFault> {
+        match self {
+            Map::Shared(map) => map.resolve(address, access),
+            Map::Private(map) => map.resolve(address),
+        }
+    }
+}
+
+/// All mappings.
+fn all() -> &'static Rcu<Vec<Map>> {
+    static ALL: OnceLock<Rcu<Vec<Map>>> = OnceLock::new();
     ALL.get_or_init(|| Rcu::new(Box::default()))
 }
 
+pub(super) fn add(map: Map) {
+    all().update(|maps| maps.iter().cloned().chain([map.clone()]).collect());
+}
+
+/// Removes a mapping, which `is_it` recognises.
+pub(super) fn remove(is_it: impl Fn(&Map) -> bool) {
+    all().update(|maps| maps.iter().filter(|map| !is_it(map)).cloned().collect());
+}
+
 /// Returns the mapping of an address.
-pub(super) fn find(address: usize) -> Option<Arc<Translation>> {
+pub(super) fn find(address: usize) -> Option<Map> {
     squall_rcu::pin(|guard| all().load(guard).iter().find(|map| map.contains(address)).cloned())
 }
 
 /// The descriptor for all mappings of this process.
-fn uffd() -> Result<&'static Uffd, MapError> {
+pub(super) fn uffd() -> Result<&'static Uffd, MapError> {
     static UFFD: OnceLock<Result<Uffd, Arc<OpenError>>> = OnceLock::new();
     let opened = UFFD.get_or_init(|| {
         let wanted = Features::SIGBUS
@@ -184,7 +218,7 @@ impl fmt::Debug for Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         self.home.remove_map(&self.listed);
-        all().update(|maps| maps.iter().filter(|map| !Arc::ptr_eq(map, &self.map)).cloned().collect());
+        remove(|map| matches!(map, Map::Shared(map) if Arc::ptr_eq(map, &self.map)));
         // The last share unmaps the addresses, which ends their registration.
     }
 }
@@ -197,6 +231,17 @@ pub enum MapError {
     Refused(Arc<OpenError>),
     /// The cache has its pages in a pool. Make it by [`cache::mappable`](crate::cache::mappable).
     NotMappable,
+    /// The file may still be written. Freeze it before: [`FileCache::freeze`].
+    NotFrozen,
+    /// The file has no such part, or the part has no bytes.
+    Range {
+        /// The number of the first page.
+        first_page: u64,
+        /// The length of the part in bytes.
+        bytes: u64,
+        /// The length of the file in bytes.
+        len: u64,
+    },
     /// The handler of faults could not be installed, or the addresses not be mapped.
     System(Arc<io::Error>),
     /// The addresses could not be registered.
@@ -212,6 +257,12 @@ impl fmt::Display for MapError {
             MapError::NotMappable => f.write_str(
                 "cannot map a region: its file cache has its pages in a pool; make it with `cache::mappable`",
             ),
+            MapError::NotFrozen => f.write_str(
+                "cannot map a file privately: it may still be written; freeze it first (`FileCache::freeze`)",
+            ),
+            MapError::Range { first_page, bytes, len } => {
+                write!(f, "cannot map {bytes} bytes from page {first_page} on: the file has {len} bytes")
+            }
             MapError::System(error) => write!(f, "cannot map a region: {error}"),
             MapError::Register(error) => write!(f, "cannot map a region: {error}"),
             MapError::Call(error) => error.fmt(f),
@@ -226,7 +277,7 @@ impl Error for MapError {
             MapError::System(error) => Some(&**error),
             MapError::Register(error) => Some(error),
             MapError::Call(error) => Some(error),
-            MapError::NotMappable => None,
+            MapError::NotMappable | MapError::NotFrozen | MapError::Range { .. } => None,
         }
     }
 }
@@ -247,7 +298,7 @@ pub(super) fn map(region: Handle<dyn Region>) -> Result<Mapped, MapError> {
     let map = Arc::new(Translation { span, first_page, uffd, region });
     let listed: Arc<dyn Translate> = map.clone();
     backing.home.add_map(listed.clone());
-    all().update(|maps| maps.iter().cloned().chain([map.clone()]).collect());
+    add(Map::Shared(map.clone()));
     Ok(Mapped { map, listed, home: backing.home })
 }
 

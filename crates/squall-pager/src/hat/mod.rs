@@ -35,7 +35,9 @@
 //! # Limits
 //! - A system call on an absent page returns `EFAULT`, since the kernel does not run the handler: touch the
 //!   bytes before.
-//! - A mapped region has no copies: see [`Region::copy`].
+//! - A mapped region has no copies: see [`Region::copy`]. Clones of a frozen file are mapped by
+//!   [`map_private`].
+//! - The child of a fork has none of the mappings.
 //! - A thread that touches a page inside an operation waits for a service thread. A region in the form
 //!   [`Quiescent`](crate::region::Form::Quiescent) must not be truncated or unmapped meanwhile: the two would
 //!   wait for each other.
@@ -47,13 +49,15 @@
 
 mod handler;
 mod maps;
+mod private;
 mod service;
 
 use squall_core::Handle;
 use std::sync::Arc;
 
-use crate::region::Region;
+use crate::region::{Mapping, Region};
 pub use maps::{MapError, Mapped};
+pub use private::PrivateMapped;
 
 /// Maps a region at addresses of this process. Its loads and stores bring pages in.
 ///
@@ -69,7 +73,62 @@ pub use maps::{MapError, Mapped};
 ///    takes. The program's allocator does not touch them.
 /// 2. Another thread may change the bytes at any time, and so may a program that gets the file.
 pub unsafe fn map(region: Handle<dyn Region>) -> Result<Mapped, MapError> {
-    let armed = handler::install().and_then(|()| service::start());
-    armed.map_err(|error| MapError::System(Arc::new(error)))?;
+    arm()?;
     maps::map(region)
+}
+
+/// Maps a part of a frozen file privately: loads show the file, and stores stay in this mapping.
+///
+/// So a mapping is a clone of the file. The pages of a [mappable](crate::cache::mappable) file are shared
+/// until they are written; those of another file are copied when they are first touched. Changed pages are
+/// ordinary memory of the process, which the pager does not evict.
+///
+/// # Errors
+/// [`MapError`]: among them, that the file is not frozen.
+///
+/// # Panics
+/// If the calling thread has a page of the file pinned for writing.
+///
+/// # Cost
+/// That of a mapping, for every length. Then a fault for each page that is touched.
+///
+/// # Safety
+/// The first rule of [`map`].
+///
+/// # Examples
+/// ```
+/// # #[cfg(all(target_os = "linux", not(miri)))] {
+/// use std::sync::Arc;
+/// use squall::objects::pages::{self, Supply};
+/// use squall::pager::cache::{self, FileCache, FileCacheExt};
+/// use squall::pager::region::Mapping;
+/// use squall::pager::{hat, source};
+///
+/// let memory = pages::distributed(Supply::system(64));
+/// let warm = cache::mappable(cache::Form::Shared, source::zero_fill(1 << 30), memory.handle())?;
+/// warm.pin_mut(3)?[0] = 7;
+/// warm.freeze();
+/// let warm = Arc::new(warm);
+/// // SAFETY: no thread holds a lock while it touches the memory.
+/// match unsafe { hat::map_private(Mapping::new(warm.clone())) } {
+///     Ok(worker) => unsafe {
+///         let byte = worker.as_ptr().add(3 * cache::PAGE_BYTES);
+///         assert_eq!(byte.read(), 7);
+///         byte.write(8);
+///         assert_eq!((byte.read(), warm.pin(3)?[0]), (8, 7));
+///     },
+///     Err(error) => println!("{error}"), // the system may refuse userfaultfd
+/// }
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub unsafe fn map_private(mapping: Mapping) -> Result<PrivateMapped, MapError> {
+    arm()?;
+    private::map(mapping)
+}
+
+/// Lets threads of this process bring pages in.
+fn arm() -> Result<(), MapError> {
+    let armed = handler::install().and_then(|()| service::start());
+    armed.map_err(|error| MapError::System(Arc::new(error)))
 }

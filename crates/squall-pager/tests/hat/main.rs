@@ -6,6 +6,8 @@
 #[allow(dead_code)]
 mod memory;
 
+mod private;
+
 use memory::State;
 use squall_core::Owned;
 use squall_machine::ClusterSize;
