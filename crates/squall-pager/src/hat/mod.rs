@@ -50,14 +50,17 @@
 mod handler;
 mod maps;
 mod private;
+mod remote;
 mod service;
 
 use squall_core::Handle;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use crate::region::{Mapping, Region};
 pub use maps::{MapError, Mapped};
 pub use private::PrivateMapped;
+pub use remote::{AttachError, Attached, Served};
 
 /// Maps a region at addresses of this process. Its loads and stores bring pages in.
 ///
@@ -125,6 +128,70 @@ pub unsafe fn map(region: Handle<dyn Region>) -> Result<Mapped, MapError> {
 pub unsafe fn map_private(mapping: Mapping) -> Result<PrivateMapped, MapError> {
     arm()?;
     private::map(mapping)
+}
+
+/// Lets another process map a part of a frozen file privately: the one at the other end of a socket, which
+/// calls [`attach`]. Waits until it has done so, for 30 seconds at most.
+///
+/// A thread of this process brings its pages in, until the result is dropped or the client ends. A page that
+/// cannot be brought in is SIGBUS in the client, and the reason is written to standard error here.
+///
+/// The client may be killed, or hostile: it harms itself alone. It may read the whole file.
+///
+/// # Errors
+/// [`MapError`]: [`System`](MapError::System) if the client ended, was late or broke the protocol.
+///
+/// # Panics
+/// If the calling thread has a page of the file pinned for writing.
+pub fn serve(mapping: Mapping, client: UnixStream) -> Result<Served, MapError> {
+    remote::serve(mapping, client)
+}
+
+/// Maps the file that the process at the other end of a socket [serves](serve). Stores stay in this mapping.
+///
+/// The first load or store of a page waits for that process. If it ends, absent pages are SIGBUS from then
+/// on, and the others stay. Starts a thread that waits for the end.
+///
+/// # Errors
+/// [`AttachError`]
+///
+/// # Safety
+/// 1. Code that touches the addresses agrees to wait for the pager, and to SIGBUS. The thread that serves the
+///    mapping, if it is in this process, does not wait for that code.
+/// 2. The program reads no such address after the value is dropped.
+///
+/// # Examples
+/// ```
+/// # #[cfg(all(target_os = "linux", not(miri)))] {
+/// use std::os::unix::net::UnixStream;
+/// use std::sync::Arc;
+/// use squall::objects::pages::{self, Supply};
+/// use squall::pager::cache::{self, FileCache, FileCacheExt};
+/// use squall::pager::region::Mapping;
+/// use squall::pager::{hat, source};
+///
+/// let (pager, client) = UnixStream::pair()?; // usually one end is in another process
+/// let worker = std::thread::spawn(move || {
+///     // SAFETY: this thread alone touches the memory.
+///     let memory = unsafe { hat::attach(client) }.map_err(|error| error.to_string())?;
+///     Ok::<u8, String>(unsafe { memory.as_ptr().read() })
+/// });
+/// let memory = pages::distributed(Supply::system(64));
+/// let warm = cache::mappable(cache::Form::Shared, source::zero_fill(1 << 30), memory.handle())?;
+/// warm.pin_mut(0)?[0] = 7;
+/// warm.freeze();
+/// match hat::serve(Mapping::new(Arc::new(warm)), pager) {
+///     Ok(served) => {
+///         assert_eq!(worker.join().unwrap(), Ok(7));
+///         assert_eq!(served.pages(), 1);
+///     }
+///     Err(error) => println!("{error}"), // the system may refuse userfaultfd
+/// }
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub unsafe fn attach(pager: UnixStream) -> Result<Attached, AttachError> {
+    remote::attach(pager)
 }
 
 /// Lets threads of this process bring pages in.

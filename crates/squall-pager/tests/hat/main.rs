@@ -7,6 +7,7 @@
 mod memory;
 
 mod private;
+mod remote;
 
 use memory::State;
 use squall_core::Owned;

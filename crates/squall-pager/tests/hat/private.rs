@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 /// Returns a file that no program can map, with a number in the first word of each page.
-fn numbered(pages: usize) -> Arc<State> {
+pub(crate) fn numbered(pages: usize) -> Arc<State> {
     let state = State::with_pages(pages);
     for (number, page) in state.bytes.lock().unwrap().chunks_mut(PAGE_BYTES).enumerate() {
         page[..8].copy_from_slice(&(number as u64 + 1).to_le_bytes());
@@ -36,7 +36,11 @@ fn word(mapped: &PrivateMapped, page: usize) -> &AtomicU64 {
     unsafe { AtomicU64::from_ptr(mapped.as_ptr().as_ptr().add(page * PAGE_BYTES).cast()) }
 }
 
-fn mappable(form: cache::Form, state: &Arc<State>, resident: usize) -> (SharedCache, impl Sized + use<>) {
+pub(crate) fn mappable(
+    form: cache::Form,
+    state: &Arc<State>,
+    resident: usize,
+) -> (SharedCache, impl Sized + use<>) {
     let memory = pages::distributed(Supply::system(resident));
     memory.set_attribute(pages::Attribute::Chunk, 1);
     (Arc::new(cache::mappable(form, state.source(), memory.handle()).unwrap()), memory)
