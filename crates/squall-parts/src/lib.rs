@@ -15,6 +15,7 @@ mod drops;
 #[cfg(feature = "gates")]
 pub mod gate;
 pub mod ids;
+pub mod loads;
 pub mod queue;
 mod reentry;
 pub mod replica;
