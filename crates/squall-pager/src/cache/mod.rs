@@ -76,7 +76,8 @@ pub use squall_objects::pages::PAGE_BYTES;
 #[non_exhaustive]
 pub enum Attribute {
     /// Number of changed pages from which on a thread that changes a further one writes some to the file
-    /// first. There is no limit by default.
+    /// first. Pages that cannot be written stay changed, so the number may grow beyond it. There is no limit
+    /// by default.
     DirtyMax,
     /// Time in milliseconds for which a fault waits for memory, while other threads evict or pin all pages of
     /// the pool. The default is 1,000.

@@ -121,6 +121,23 @@ fn changed_pages_are_written_at_a_limit() {
 }
 
 #[test]
+fn a_fault_at_the_limit_of_changed_pages_returns_no_error_of_another_page() {
+    let state = State::with_pages(8);
+    let memory = pool(16);
+    let cache = cache::distributed(state.source(), memory.handle());
+    cache.set_attribute(Attribute::DirtyMax, 2);
+    state.bad_writes.lock().unwrap().insert(0, "the disk is full");
+    for page in 0..8 {
+        cache.pin_mut(page).unwrap()[0] = 1;
+    }
+    // All others are written, until one more page may be changed.
+    assert_eq!((cache.sensors().dirty, (0..8).filter(|page| state.first(*page) == 1).count()), (2, 6));
+    assert_eq!(cache.sync().unwrap_err().to_string(), "source memory, page 0: the disk is full");
+    state.bad_writes.lock().unwrap().clear();
+    assert_eq!((cache.sync().unwrap(), state.first(0), state.first(7)), (1, 1, 1));
+}
+
+#[test]
 fn a_pin_keeps_its_bytes_when_its_page_is_cut_off_or_its_cache_ends() {
     for form in FORMS {
         let state = State::with_pages(4);
