@@ -206,15 +206,20 @@ impl Process {
 
     /// Unmaps the region that begins at this address. Its pages stay in its file cache.
     ///
+    /// A region that was unmapped by its handle keeps its addresses. This frees them.
+    ///
     /// # Errors
-    /// [`PageFault::NoRegion`], or [`PageFault::Unmapped`] if another thread unmaps it.
+    /// [`PageFault::NoRegion`], or [`PageFault::Unmapped`] while another thread unmaps it.
     pub fn unmap(&self, start: u64) -> Result<(), PageFault> {
-        let item = self.regions.get(|region| region.start == start);
-        let item = item.ok_or(PageFault::NoRegion { address: start })?;
-        item.region.unmap()?;
-        // From here on the addresses are free (rule 5).
-        self.regions.remove_item(&item);
-        Ok(())
+        let none = || PageFault::NoRegion { address: start };
+        let item = self.regions.get(|region| region.start == start).ok_or_else(none)?;
+        let unmapped = item.region.unmap();
+        if unmapped.is_err() && !item.region.is_unmapped() {
+            return unmapped;
+        }
+        // From here on the addresses are free (rule 5). Of two threads that find the region unmapped, one
+        // removes it.
+        if self.regions.remove_item(&item) || unmapped.is_ok() { Ok(()) } else { Err(none()) }
     }
 
     /// Maps a copy of a region at free addresses. The two share pages until one of them writes a page.

@@ -31,6 +31,8 @@ pub(super) struct Body {
     is_copied: AtomicBool,
     /// Set by the unmap that wins (rule 4).
     is_closed: AtomicBool,
+    /// Set at the end of that unmap.
+    is_unmapped: AtomicBool,
 }
 
 /// Leaves the admission when dropped, also during a panic.
@@ -73,6 +75,7 @@ impl Body {
             control: Mutex::new(()),
             is_copied: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
+            is_unmapped: AtomicBool::new(false),
         }
     }
 
@@ -90,6 +93,12 @@ impl Body {
 
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_unmapped(&self) -> bool {
+        // Acquire: pairs with the Release in `unmap`. The faults that were inside are over for a thread that
+        // sees the end.
+        self.is_unmapped.load(Ordering::Acquire)
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -242,6 +251,8 @@ impl Body {
         if !A::COUNTS_RESIDENT {
             squall_rcu::wait().expect("an unmap runs outside operations");
         }
+        // Release: pairs with the Acquire in `is_unmapped`.
+        self.is_unmapped.store(true, Ordering::Release);
         Ok(())
     }
 }

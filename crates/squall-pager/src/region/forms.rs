@@ -104,6 +104,10 @@ impl<A: Admission, const ADAPTS: bool> Region for Local<A, ADAPTS> {
         self.body.unmap(&self.at.root().admission)
     }
 
+    fn is_unmapped(&self) -> bool {
+        self.body.is_unmapped()
+    }
+
     fn start(&self) -> u64 {
         self.body.start()
     }

@@ -131,6 +131,9 @@ pub trait Region: Send + Sync {
     #[blocking]
     fn unmap(&self) -> Result<(), PageFault>;
 
+    /// Returns whether an unmap of the region is over: no fault is inside, and none enters.
+    fn is_unmapped(&self) -> bool;
+
     /// Returns the first address.
     fn start(&self) -> u64;
 

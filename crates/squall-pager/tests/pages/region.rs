@@ -241,6 +241,13 @@ fn co_48_regions_do_not_overlap_until_an_unmap_is_over() {
         assert!(matches!(process.unmap(first.start()), Err(PageFault::NoRegion { .. })));
         assert!(matches!(process.pin(first.start()), Err(PageFault::NoRegion { .. })));
         let third = process.map_at(first.start(), Form::Quiescent, file()).unwrap();
+        // An unmap by the handle leaves the region in the list, and the process removes it from there.
+        third.handle().unmap().unwrap();
+        let overlap = process.map_at(third.start(), Form::Shared, file()).unwrap_err();
+        assert!(matches!(overlap, PageFault::Overlap { .. }), "{overlap}");
+        process.unmap(third.start()).unwrap();
+        assert!(matches!(process.unmap(third.start()), Err(PageFault::NoRegion { .. })));
+        let third = process.map_at(third.start(), Form::Quiescent, file()).unwrap();
         assert_eq!(process.region(third.start() + 1), Some(third));
         let too_long = process.map(Form::Shared, file().part(0, 1 << 60)).unwrap_err();
         assert!(matches!(too_long, PageFault::NoAddresses { .. }), "{too_long}");
