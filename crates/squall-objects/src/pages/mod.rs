@@ -386,6 +386,21 @@ pub trait PagePoolExt: Copy {
     /// [`CallError`] if the pool was destroyed.
     fn try_get(self) -> Result<Option<Page>, CallError>;
 
+    /// Takes a page that is free, and asks no user for one. Returns `None` if the pool, or one above it,
+    /// reached its limit.
+    ///
+    /// ```
+    /// use squall::objects::pages::{self, PagePoolExt, Supply};
+    ///
+    /// let pool = pages::shared(Supply::system(1));
+    /// let page = pool.try_get_free().unwrap();
+    /// assert!(page.is_some() && pool.try_get_free().unwrap().is_none());
+    /// ```
+    ///
+    /// # Errors
+    /// [`CallError`] if the pool was destroyed.
+    fn try_get_free(self) -> Result<Option<Page>, CallError>;
+
     /// Takes up to `max` pages at once. Fewer are returned only if one more would be refused.
     ///
     /// ```
@@ -447,6 +462,10 @@ impl PagePoolExt for Handle<dyn PagePool> {
     #[inline]
     fn try_get(self) -> Result<Option<Page>, CallError> {
         take(self).map_err(|error| error.__in_method("try_get"))
+    }
+
+    fn try_get_free(self) -> Result<Option<Page>, CallError> {
+        Ok(self.try_take()?.ok().map(|frame| Page::new(frame, self)))
     }
 
     #[track_caller]
