@@ -8,6 +8,11 @@
 
 // Under loom only the models use it.
 #[cfg_attr(loom, allow(dead_code))]
+mod directory;
+#[cfg(all(test, any(loom, squall_model)))]
+mod directory_model;
+// Under loom only the models use it.
+#[cfg_attr(loom, allow(dead_code))]
 mod keyed;
 #[cfg(all(test, any(loom, squall_model)))]
 mod keyed_model;
@@ -22,6 +27,7 @@ pub(crate) mod sites;
 mod typed;
 mod watch;
 
+pub use directory::{Directory, Published};
 pub use keyed::{Announced, KeyedCopies};
 pub use places::{Holders, Places, Presence};
 #[cfg(not(loom))]

@@ -169,6 +169,20 @@ impl Presence {
         self.gone.load(Ordering::Acquire)
     }
 
+    /// Returns the places.
+    pub fn all(&self) -> Places {
+        // Relaxed: a caller that needs all entries excludes their makers by a lock.
+        Places(self.places.load(Ordering::Relaxed))
+    }
+
+    /// Takes all places out of the set. The caller has made their entries useless, and excludes makers of
+    /// others by a lock.
+    pub fn clear(&self) {
+        // Relaxed: a thread that ends the object, and misses a place that this takes out, misses a useless
+        // entry.
+        self.places.store(0, Ordering::Relaxed);
+    }
+
     /// Ends the object. Of several callers, one gets the places from which it must remove entries.
     #[must_use = "the caller must remove the entries at these places"]
     pub fn end(&self) -> Option<Places> {

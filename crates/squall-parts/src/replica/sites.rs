@@ -1,5 +1,5 @@
-//! The sites of the proofs in `raw.rs`, `watch.rs`, `places.rs` and `keyed.rs`: orderings and steps that
-//! model tests weaken one by one.
+//! The sites of the proofs in `raw.rs`, `watch.rs`, `places.rs`, `keyed.rs` and `directory.rs`: orderings and
+//! steps that model tests weaken one by one.
 
 use squall_sys::sync::weaken::Site;
 
@@ -44,6 +44,19 @@ pub(crate) const NO_CHANGE_NOW: Site = Site(94);
 pub(crate) const NO_CHANGE_SINCE: Site = Site(95);
 /// A step: a copy is stored under the stripe's lock.
 pub(crate) const COPY_LOCKED: Site = Site(96);
+/// A step: a recall takes the copy away from each place.
+pub(crate) const RECALL_ALL: Site = Site(81);
+/// A step: a recall clears the places after it has taken the copies away.
+pub(crate) const CLEAR_LAST: Site = Site(82);
+/// A step, in the models' copies: the object's latch is held until the copy is published.
+#[cfg(all(test, any(loom, squall_model)))]
+pub(crate) const HOLD_OBJECT: Site = Site(83);
+/// A step, in the models' copies: the copy is latched until it is published.
+#[cfg(all(test, any(loom, squall_model)))]
+pub(crate) const HOLD_COPY: Site = Site(84);
+/// A step, in the models' writes: a copy is taken away under its latch.
+#[cfg(all(test, any(loom, squall_model)))]
+pub(crate) const WAIT_FOR_READERS: Site = Site(85);
 /// A step, in the models' changes: the copies are removed before the source changes.
 #[cfg(all(test, any(loom, squall_model)))]
 pub(crate) const TAKE_FIRST: Site = Site(97);
