@@ -22,6 +22,7 @@ pub mod region;
 mod slot;
 pub mod source;
 mod writers;
+mod working_set;
 
 pub use error::PageFault;
 pub use slot::{Frame, FrameMut};

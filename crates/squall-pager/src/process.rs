@@ -35,6 +35,8 @@ use crate::cache::{self, Access, Located, PAGE_BYTES};
 use crate::error::PageFault;
 use crate::region::{self, Mapping, Region};
 use crate::slot::{Frame, FrameMut};
+use crate::working_set::Policy;
+pub use crate::working_set::{WorkingSet, WorkingSetError};
 
 /// The first address that [`Process::map`] uses. The addresses below hold no region.
 const FIRST: u64 = 1 << 32;
@@ -76,6 +78,7 @@ impl MappedRegion {
 pub struct Process {
     regions: List<Mapped>,
     memory: Owned<dyn PagePool>,
+    policy: Policy,
 }
 
 impl Process {
@@ -86,13 +89,61 @@ impl Process {
     #[track_caller]
     pub fn new(form: cached::Form, memory: Handle<dyn PagePool>, max_pages: usize) -> Process {
         let memory = pages::distributed(Supply::under(memory, max_pages));
-        Process { regions: cached::list(form), memory }
+        Process { regions: cached::list(form), memory, policy: Policy::new(max_pages) }
     }
 
     /// Returns the page manager, for the caches of memory that is this process's alone. Caches of files that
     /// several processes use belong to the pool of all (AD-08).
     pub fn page_manager(&self) -> Handle<dyn PagePool> {
         self.memory.handle()
+    }
+
+    /// Sets the policy for the number of pages that the process keeps in memory. It holds for the caches on
+    /// its page manager, and may change at any time. The first policy is the limit at creation.
+    ///
+    /// Pages beyond a smaller limit go, by the clocks of the caches. Changed ones are written to their files
+    /// first. Pages that are pinned, or cannot be written, stay. The page manager then gets no new page until
+    /// enough have gone.
+    ///
+    /// ```
+    /// use squall::objects::cached;
+    /// use squall::objects::pages::{self, PagePool, Supply};
+    /// use squall::pager::process::{Process, WorkingSet};
+    ///
+    /// let memory = pages::distributed(Supply::system(1000));
+    /// let process = Process::new(cached::Form::shared(), memory.handle(), 100);
+    /// let rated = WorkingSet::FaultRate {
+    ///     pages_min: 20,
+    ///     pages_max: 50,
+    ///     faults_per_s_min: 100,
+    ///     faults_per_s_max: 1000,
+    /// };
+    /// process.set_working_set(rated)?;
+    /// assert_eq!((process.working_set(), process.page_manager().max_pages()), (rated, 50));
+    /// assert!(process.set_working_set(WorkingSet::Limit { pages_max: 0 }).is_err());
+    /// # Ok::<(), squall::pager::process::WorkingSetError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`WorkingSetError`]; the former policy stays.
+    /// # Source
+    /// Appavoo 2005, §8.5 (CO-76); Gamsa et al. 1999, §2 (TO-01); Chu and Opderbeck 1972.
+    pub fn set_working_set(&self, working_set: WorkingSet) -> Result<(), WorkingSetError> {
+        self.policy.set(working_set, self.memory.handle())
+    }
+
+    /// Returns the policy for the number of pages.
+    pub fn working_set(&self) -> WorkingSet {
+        self.policy.setting()
+    }
+
+    /// Adjusts the limit of pages to the rate of faults since the last time. Faults do so by themselves, and
+    /// a process without faults gives pages back only by this.
+    ///
+    /// Faults count that read a page into memory of this process, by its methods. Those of mapped addresses
+    /// ([`hat`](crate::hat)) do not.
+    pub fn adjust_working_set(&self) {
+        self.policy.adjust(self.memory.handle());
     }
 
     /// Returns the list of regions, for hot-swaps and tools.
@@ -200,7 +251,14 @@ impl Process {
         match mapped.region.fault(address - mapped.start, access) {
             // It was unmapped meanwhile.
             Err(PageFault::Call(_)) => Err(PageFault::NoRegion { address }),
-            result => result,
+            Ok(located) => {
+                let is_own = || located.filled_from == Some(self.memory.handle());
+                if self.policy.is_rated() && is_own() && self.policy.count() {
+                    self.policy.adjust(self.memory.handle());
+                }
+                Ok(located)
+            }
+            Err(error) => Err(error),
         }
     }
 

@@ -114,6 +114,13 @@ impl Parent {
 /// A page that was filled, and is not yet present.
 struct Loaded {
     slot: Arc<Slot>,
+/// The page of a fault.
+pub(super) struct Faulted {
+    pub(super) slot: Arc<Slot>,
+    /// The pool of the cache, if the fault filled the page.
+    pub(super) filled_from: Option<Handle<dyn PagePool>>,
+}
+
     entry: Entry,
     /// The page is a copy of the parent's.
     is_copied: bool,
@@ -268,7 +275,7 @@ impl Body {
         local: &I::Local,
         number: u64,
         access: Access,
-    ) -> Result<Arc<Slot>, PageFault> {
+    ) -> Result<Faulted, PageFault> {
         let dirty_max = self.attribute(Attribute::DirtyMax);
         if access == Access::Write && dirty_max < usize::MAX && self.home.dirty() >= dirty_max {
             self.write_some(index);
@@ -283,12 +290,12 @@ impl Body {
                         // The next attempt makes a copy.
                         index.remove(&slot);
                     }
-                    _ => return Ok(slot),
+                    _ => return Ok(Faulted { slot, filled_from: None }),
                 },
                 Lookup::Reserved(reserved) => {
                     let loaded = self.load(number, access);
                     if let Some(result) = self.present(reserved, cuts, loaded) {
-                        return result;
+                        return result.map(|slot| Faulted { slot, filled_from: Some(self.pool) });
                     }
                 }
                 Lookup::Busy => {}
@@ -539,7 +546,7 @@ impl Body {
         let mut tail = None;
         let (_length, former) = loop {
             while tail.is_none() && within > 0 && bytes < self.len() {
-                tail = self.fault(index, local, last, Access::Write)?.write(self.write(writers)?);
+                tail = self.fault(index, local, last, Access::Write)?.slot.write(self.write(writers)?);
             }
             let length = self.length.write();
             let former = self.len();

@@ -99,12 +99,12 @@ impl<I: Index, const ADAPTS: bool> FileCache for Local<I, ADAPTS> {
     }
 
     fn fault(&self, page: u64, access: Access) -> Result<Located, PageFault> {
-        let slot = self.body.fault(&self.at.root().index, &self.index, page, access)?;
+        let faulted = self.body.fault(&self.at.root().index, &self.index, page, access)?;
         let writing = match access {
             Access::Read => None,
             Access::Write => Some(self.body.write(&self.writers)?),
         };
-        Ok(Located { slot, writing })
+        Ok(Located { slot: faulted.slot, writing, filled_from: faulted.filled_from })
     }
 
     fn begin(&self, page: u64) -> Result<Option<Fill>, PageFault> {

@@ -134,6 +134,8 @@ impl fmt::Debug for Located {
 }
 
 /// A file cache, as implementations provide it. [`FileCacheExt`] has the methods that pin pages.
+    /// The pool of the page, if the fault read it into memory.
+    pub(crate) filled_from: Option<Handle<dyn PagePool>>,
 ///
 /// # Errors
 /// A method that returns a `Result` returns [`PageFault::Call`] if the object was destroyed.
@@ -300,7 +302,7 @@ pub(crate) fn pin_absent(fault: impl Fn() -> Result<Located, PageFault>) -> Resu
 /// Pins for writing the page that `fault` brings into memory.
 pub(crate) fn pin_mut(fault: impl Fn() -> Result<Located, PageFault>) -> Result<FrameMut, PageFault> {
     loop {
-        let Located { slot, writing } = fault()?;
+        let Located { slot, writing, .. } = fault()?;
         if let Some(frame) = writing.and_then(|writing| slot.write(writing)) {
             return Ok(frame);
         }

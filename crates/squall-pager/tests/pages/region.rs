@@ -8,7 +8,7 @@ use squall_objects::cached;
 use squall_objects::pages::{self, PagePool, Supply};
 use squall_pager::PageFault;
 use squall_pager::cache::{self, FileCache, FileCacheExt, PAGE_BYTES};
-use squall_pager::process::Process;
+use squall_pager::process::{Process, WorkingSet};
 use squall_pager::region::{self, Form, Mapping, Region, RegionExt, Rights, SharedCache};
 use squall_pager::source::{Filled, Source, SourceError, SourceStatistics};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -276,6 +276,110 @@ fn co_44_the_page_manager_of_a_process_has_a_limit_of_its_own() {
     let used = |process: &Process| process.page_manager().used() - process.page_manager().free();
     assert_eq!((used(&one), used(&other)), (2, 8));
     assert!((0..8).all(|page| one.pin(first + page * PAGE).unwrap()[0] == page as u8 + 1));
+}
+
+#[test]
+fn co_76_the_working_set_of_a_process_is_set_while_it_runs() {
+    let all = memory();
+    let process = Process::new(cached::Form::shared(), all.handle(), 32);
+    process.page_manager().set_attribute(pages::Attribute::Chunk, 1);
+    let states = [State::with_pages(32), State::with_pages(32)];
+    let starts = [0, 1].map(|at| {
+        let cache = cache::shared(states[at].source(), process.page_manager());
+        process.map(Form::Shared, Mapping::new(Arc::new(cache))).unwrap().start()
+    });
+    let write = |page: u64| {
+        for start in starts {
+            process.pin_mut(start + page * PAGE).unwrap()[0] = page as u8 + 1;
+        }
+    };
+    assert_eq!(process.working_set(), WorkingSet::Limit { pages_max: 32 });
+    (0..16).for_each(write);
+    assert_eq!(process.page_manager().used(), 32);
+    // A smaller limit takes pages from the caches at once, and each page keeps its bytes.
+    process.set_working_set(WorkingSet::Limit { pages_max: 6 }).unwrap();
+    assert_eq!((process.page_manager().used(), process.page_manager().max_pages()), (6, 6));
+    (16..32).for_each(write);
+    assert!(process.page_manager().used() <= 6);
+    for (start, page) in starts.iter().flat_map(|start| (0..32).map(move |page| (start, page))) {
+        assert_eq!(process.pin(start + page * PAGE).unwrap()[0], page as u8 + 1);
+    }
+    // A pinned page stays, beyond the limit.
+    let frames = [0, 1, 2].map(|page| process.pin(starts[0] + page * PAGE).unwrap());
+    process.set_working_set(WorkingSet::Limit { pages_max: 2 }).unwrap();
+    assert_eq!((process.page_manager().used(), frames[2][0]), (3, 3));
+    drop(frames);
+    assert_eq!(process.pin(starts[1]).unwrap()[0], 1);
+}
+
+#[test]
+fn to_01_the_limit_of_a_process_follows_its_own_rate_of_faults() {
+    let all = memory();
+    let (rated, other) = (
+        Process::new(cached::Form::shared(), all.handle(), 64),
+        Process::new(cached::Form::shared(), all.handle(), 64),
+    );
+    let region = |process: &Process| {
+        process.page_manager().set_attribute(pages::Attribute::Chunk, 1);
+        let cache = cache::shared(State::with_pages(256).source(), process.page_manager());
+        process.map(Form::Shared, Mapping::new(Arc::new(cache))).unwrap().start()
+    };
+    let (start, beside) = (region(&rated), region(&other));
+    let touch =
+        |process: &Process, start| (0..256).for_each(|page| _ = process.pin(start + page * PAGE).unwrap());
+    let band = |faults_per_s_min, faults_per_s_max| {
+        let setting =
+            WorkingSet::FaultRate { pages_min: 9, pages_max: 48, faults_per_s_min, faults_per_s_max };
+        rated.set_working_set(setting).unwrap();
+    };
+    touch(&other, beside);
+    // No process has so many faults, so the limit falls to the smallest.
+    band(u32::MAX - 1, u32::MAX);
+    assert_eq!(rated.page_manager().max_pages(), 48);
+    while rated.page_manager().max_pages() > 9 {
+        touch(&rated, start);
+        assert!((9..=48).contains(&rated.page_manager().max_pages()));
+    }
+    assert!(rated.page_manager().used() <= 9);
+    // One fault per second is soon exceeded.
+    band(0, 1);
+    while rated.page_manager().max_pages() < 48 {
+        touch(&rated, start);
+    }
+    // Without faults, an adjustment alone lowers it.
+    band(1, u32::MAX);
+    while rated.page_manager().max_pages() > 9 {
+        rated.adjust_working_set();
+    }
+    assert!(rated.page_manager().used() <= 9);
+    // The other process kept its pages.
+    assert_eq!((other.page_manager().max_pages(), other.page_manager().used()), (64, 64));
+}
+
+#[test]
+fn bad_working_sets_are_refused_with_the_name_of_the_page_manager() {
+    let all = memory();
+    let process = Process::new(cached::Form::shared(), all.handle(), 5);
+    let refused = |setting| process.set_working_set(setting).unwrap_err().to_string();
+    let rated = |pages_min, pages_max, faults_per_s_min, faults_per_s_max| WorkingSet::FaultRate {
+        pages_min,
+        pages_max,
+        faults_per_s_min,
+        faults_per_s_max,
+    };
+    let manager = format!("the page manager {}", squall_core::Handle::id(process.page_manager()));
+    let none = refused(WorkingSet::Limit { pages_max: 0 });
+    assert_eq!(none, format!("a working set of {manager} without pages was refused; allow at least 1 page"));
+    assert_eq!(refused(rated(0, 5, 1, 2)), none);
+    let reversed = refused(rated(6, 5, 1, 2));
+    assert!(
+        reversed.contains(&manager) && reversed.contains("6 pages is above its largest of 5"),
+        "{reversed}"
+    );
+    let rates = refused(rated(1, 5, 2, 2));
+    assert!(rates.contains(&manager) && rates.contains("2 faults per second is not below"), "{rates}");
+    assert_eq!(process.working_set(), WorkingSet::Limit { pages_max: 5 });
+    assert_eq!(process.page_manager().max_pages(), 5);
 }
 
 #[test]
