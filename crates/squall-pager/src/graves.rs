@@ -20,6 +20,8 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Frees a slot without an index, now or when its last pin is dropped.
 pub(crate) fn bury(slot: RcuArc<Slot>) {
+    // Outside the lock: replicas that are pinned are buried themselves.
+    slot.end_replicas();
     if !matches!(slot.try_take(Dirty::Discard), Taken::Pinned) {
         return;
     }

@@ -18,11 +18,12 @@ mod index;
 mod memory;
 pub mod process;
 pub mod region;
+mod replicas;
 #[allow(unsafe_code)]
 mod slot;
 pub mod source;
-mod writers;
 mod working_set;
+mod writers;
 
 pub use error::PageFault;
 pub use slot::{Frame, FrameMut};

@@ -19,6 +19,10 @@
 //!   no thread writes bytes that a frame shows. The kernel takes a page out of mappings before its call
 //!   returns.
 //!
+//! - I5. A page of a cache with replicas has a directory of them, and a replica is a slot too. It is made,
+//!   taken away and ended as squall-parts' `directory.rs` demands: the slot's latch is the object's latch,
+//!   and the replica's latch is that of the copy.
+//!
 //! Cost: a pin is two stores to a line of the thread, and reads of the slot.
 //! Source: Appavoo 2005, §4.1.4 (page descriptors); the latch: Dice and Kogan, "BRAVO", USENIX ATC 2019.
 
@@ -33,6 +37,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use crate::graves;
 use crate::home::Home;
 use crate::memory::Memory;
+use crate::replicas::Spread;
 use crate::writers::Writing;
 use squall_objects::pages::Page;
 
@@ -55,6 +60,8 @@ pub(crate) struct Slot {
     /// UNMAPPED, SHOWN or OPEN (I4).
     mapping: AtomicU8,
     home: Arc<Home>,
+    /// The replicas of the page (I5). `None` in a cache without them, and in a replica.
+    spread: Option<Box<Spread>>,
     memory: ReadBiasedRwLock<Option<Memory>>,
 }
 
@@ -69,7 +76,7 @@ pub(crate) enum Latched<T> {
 
 impl Slot {
     /// Makes the slot of a page, with the page's contents.
-    pub(crate) fn new(number: u64, home: Arc<Home>, memory: Memory) -> Slot {
+    pub(crate) fn new(number: u64, home: Arc<Home>, memory: Memory, spread: Option<Spread>) -> Slot {
         Slot {
             number,
             owners: AtomicUsize::new(0),
@@ -78,6 +85,7 @@ impl Slot {
             is_cut: AtomicBool::new(false),
             mapping: AtomicU8::new(UNMAPPED),
             home,
+            spread: spread.map(Box::new),
             memory: ReadBiasedRwLock::new(Some(memory)),
         }
     }
@@ -104,12 +112,26 @@ impl Slot {
 
     pub(crate) fn set_cut(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
+        self.end_replicas();
+    }
+
+    /// Lets no lookup find a replica from now on.
+    pub(crate) fn end_replicas(&self) {
+        if let Some(spread) = &self.spread {
+            spread.end(self);
+        }
+    }
+
+    pub(crate) fn spread(&self) -> Option<&Spread> {
+        self.spread.as_deref()
     }
 
     /// Takes the mark of use. Returns whether the page was used since the last time.
     pub(crate) fn take_referenced(&self) -> bool {
         // Relaxed: a hint.
-        self.is_referenced.load(Ordering::Relaxed) && self.is_referenced.swap(false, Ordering::Relaxed)
+        let is_referenced =
+            self.is_referenced.load(Ordering::Relaxed) && self.is_referenced.swap(false, Ordering::Relaxed);
+        is_referenced || self.spread.as_ref().is_some_and(|spread| spread.take_referenced(self))
     }
 
     /// Reads first, since most uses find the mark set.
@@ -230,9 +252,38 @@ impl Slot {
             return None;
         }
         self.unmap();
+        if let Some(spread) = &self.spread {
+            spread.write(self);
+        }
         self.set_referenced();
         self.set_dirty();
         Some(frame)
+    }
+
+    /// Makes a replica of the page in the memory that `take_page` returns, unless a thread has the latch. No
+    /// reader finds it before `publish` has returned true. Otherwise the replica loses its memory.
+    pub(crate) fn replicate(
+        &self,
+        take_page: impl FnOnce() -> Option<Page>,
+        publish: impl FnOnce(Arc<Slot>) -> bool,
+    ) {
+        // Held to the end (I5).
+        let Some(latch) = self.memory.try_read() else { return };
+        let Some(original) = &*latch else { return };
+        let Some(mut page) = take_page() else { return };
+        page.copy_from_slice(original.bytes());
+        let replica = Arc::new(Slot::new(self.number, self.home.clone(), Memory::Page(page), None));
+        // Declared first, so that the page returns to its pool after the latches are released.
+        let _refused;
+        let mut memory = replica.memory.write();
+        let stays = publish(replica.clone());
+        _refused = if stays { None } else { memory.take() };
+        drop(memory);
+        drop(latch);
+        if !stays {
+            // The replica may have been buried while it was latched here.
+            graves::look();
+        }
     }
 
     /// Called under the latch for writing, or before the slot is shared.
@@ -266,6 +317,12 @@ impl Slot {
         // An open page is dirty.
         if dirty == Dirty::Keep && self.is_dirty() {
             return Taken::Dirty;
+        }
+        if let Some(spread) = &self.spread
+            && latch.is_some()
+            && !spread.try_recall(self)
+        {
+            return Taken::Pinned;
         }
         match latch.take() {
             Some(memory) => {

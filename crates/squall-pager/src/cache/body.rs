@@ -14,11 +14,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::fill::Fill;
-use super::{Access, Attribute, Backing, FileCache, FileCacheExt, PAGE_BYTES, Sensors};
+use super::{Access, Attribute, Backing, FileCache, FileCacheExt, PAGE_BYTES, Replication, Sensors};
 use crate::error::PageFault;
 use crate::home::Home;
 use crate::index::{Index, Lookup, Position, Reservation};
 use crate::memory::{Memory, Window};
+use crate::replicas::Replicas;
 use crate::slot::{Dirty, Entry, FrameMut, Latched, Slot, Taken};
 use crate::source::{Filled, Source};
 use crate::writers::{self, LocalWriters, Writing};
@@ -57,6 +58,8 @@ pub(crate) struct Body {
     pool: Handle<dyn PagePool>,
     parent: Option<Parent>,
     window: Window,
+    /// The replicas of pages, and their pool. Slots that outlive the body have a share of the replicas.
+    replicas: Option<(Arc<Replicas>, Owned<dyn PagePool>)>,
     /// The largest number of pages of a file with a window.
     most_pages: u64,
     /// The length of the file, in bytes.
@@ -111,9 +114,6 @@ impl Parent {
     }
 }
 
-/// A page that was filled, and is not yet present.
-struct Loaded {
-    slot: Arc<Slot>,
 /// The page of a fault.
 pub(super) struct Faulted {
     pub(super) slot: Arc<Slot>,
@@ -121,6 +121,9 @@ pub(super) struct Faulted {
     pub(super) filled_from: Option<Handle<dyn PagePool>>,
 }
 
+/// A page that was filled, and is not yet present.
+struct Loaded {
+    slot: Arc<Slot>,
     entry: Entry,
     /// The page is a copy of the parent's.
     is_copied: bool,
@@ -132,6 +135,7 @@ impl Body {
         pool: Handle<dyn PagePool>,
         parent: Option<Arc<Owned<dyn FileCache>>>,
         window: Window,
+        replication: Option<Replication>,
     ) -> Body {
         static SERIALS: AtomicU64 = AtomicU64::new(0);
         let bytes = source.len();
@@ -144,6 +148,10 @@ impl Body {
             pool,
             parent: parent.map(|cache| Parent::new(cache, bytes.div_ceil(PAGE_BYTES as u64))),
             window,
+            replicas: replication.map(|replication| {
+                let pool = Replicas::make_pool(replication, pool);
+                (Arc::new(Replicas::new(replication, pool.handle())), pool)
+            }),
             most_pages: bytes.div_ceil(PAGE_BYTES as u64),
             is_frozen: AtomicBool::new(false),
             cuts: AtomicU64::new(0),
@@ -245,13 +253,22 @@ impl Body {
         Writing::begin(self.serial, writers).ok_or_else(|| PageFault::Frozen { file: self.file() })
     }
 
+    pub(super) fn replicas(&self) -> Option<&Arc<Replicas>> {
+        self.replicas.as_ref().map(|(replicas, _)| replicas)
+    }
+
     pub(super) fn sensors(&self, resident: usize) -> Sensors {
+        let replicas = self.replicas().map(|replicas| replicas.counts()).unwrap_or_default();
         Sensors {
             resident,
             dirty: self.home.dirty(),
             fills: self.fills.sum(),
             evictions: self.evictions.load(Ordering::Relaxed),
             written: self.written.load(Ordering::Relaxed),
+            replicas: replicas.present(),
+            replicas_made: replicas.made,
+            replicas_removed: replicas.removed,
+            replicas_refused: replicas.refused,
         }
     }
 
@@ -344,7 +361,8 @@ impl Body {
         } else if self.source.try_is_zeros(number)? || self.source.fill(number, bytes)? == Filled::Zeros {
             bytes.fill(0);
         }
-        let slot = Arc::new(Slot::new(number, self.home.clone(), memory));
+        let spread = self.replicas().map(Replicas::spread);
+        let slot = Arc::new(Slot::new(number, self.home.clone(), memory, spread));
         Ok(Loaded { entry: Entry::owner(slot.clone()), slot, is_copied: parent.is_some() })
     }
 
@@ -404,7 +422,8 @@ impl Body {
     /// Evicts pages by the clock algorithm. Returns their number. Several threads may do so at once.
     pub(super) fn evict<I: Index>(&self, index: &I, wanted: usize) -> usize {
         let mut looks = index.len().saturating_mul(ROUNDS);
-        let mut freed = 0;
+        // A replica goes before a page: the page need not be read again.
+        let mut freed = self.replicas().map_or(0, |replicas| replicas.give_up(wanted));
         while freed < wanted && looks > 0 {
             let found = self.next(index);
             looks = looks.saturating_sub(found.len().max(1));

@@ -10,6 +10,7 @@ use super::body::Body;
 use super::{Access, Attribute, Backing, FileCache, Fill, Located, Resident, Sensors};
 use crate::error::PageFault;
 use crate::index::{Index, Position};
+use crate::replicas::Replicas;
 use crate::slot::Entry;
 use crate::source::Source;
 use crate::writers::LocalWriters;
@@ -30,6 +31,8 @@ pub(super) struct Local<I: Index, const ADAPTS: bool> {
     body: Arc<Body>,
     writers: Arc<LocalWriters>,
     at: RepContext<Cache<I, ADAPTS>>,
+    /// Read on each lookup, so it lies beside the index. Empty in a cache without replicas.
+    replicas: Option<Arc<Replicas>>,
 }
 
 /// State that a swap moves.
@@ -62,7 +65,8 @@ impl<I: Index, const ADAPTS: bool> Root for Cache<I, ADAPTS> {
     fn make_rep(&self, at: RepContext<Self>) -> Local<I, ADAPTS> {
         self.misses.set_id(Handle::id(at.handle()));
         let body = self.body.get().expect("a representative was made before the pages had moved in").clone();
-        Local { index: self.index.local(), writers: body.writers(at.vp()), body, at }
+        let (writers, replicas) = (body.writers(at.vp()), body.replicas().cloned());
+        Local { index: self.index.local(), writers, replicas, body, at }
     }
 
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
@@ -95,7 +99,12 @@ impl<I: Index, const ADAPTS: bool> Root for Cache<I, ADAPTS> {
 impl<I: Index, const ADAPTS: bool> FileCache for Local<I, ADAPTS> {
     #[inline]
     fn find<'o>(&self, guard: &'o Guard, page: u64) -> Option<Resident<'o>> {
-        self.at.root().index.find(&self.index, guard, page).map(Resident)
+        let find = || self.at.root().index.find(&self.index, guard, page);
+        match &self.replicas {
+            None => find(),
+            Some(replicas) => replicas.find(guard, page, find),
+        }
+        .map(Resident)
     }
 
     fn fault(&self, page: u64, access: Access) -> Result<Located, PageFault> {

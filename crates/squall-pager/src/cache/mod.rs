@@ -63,6 +63,7 @@ use crate::error::PageFault;
 use crate::home::Home;
 use crate::index::{OneLock, Partitioned, Replicated};
 use crate::memory::Window;
+pub use crate::replicas::Replication;
 use crate::slot::{Frame, FrameMut, Latched, Slot};
 use crate::source::Source;
 use crate::writers::Writing;
@@ -107,6 +108,14 @@ pub struct Sensors {
     pub evictions: u64,
     /// Number of pages that were written to the file.
     pub written: u64,
+    /// Number of page replicas, approximately: see [`Replication`].
+    pub replicas: usize,
+    /// Number of replicas that were made.
+    pub replicas_made: u64,
+    /// Number of replicas that were taken away: for a write, for another replica, or with their page.
+    pub replicas_removed: u64,
+    /// Number of replicas that were not made, since the memory for replicas was used up.
+    pub replicas_refused: u64,
 }
 
 /// A resident page that a call found, for the rest of the operation.
@@ -125,6 +134,8 @@ impl fmt::Debug for Resident<'_> {
 pub struct Located {
     pub(crate) slot: Arc<Slot>,
     pub(crate) writing: Option<Writing>,
+    /// The pool of the page, if the fault read it into memory.
+    pub(crate) filled_from: Option<Handle<dyn PagePool>>,
 }
 
 impl fmt::Debug for Located {
@@ -134,8 +145,6 @@ impl fmt::Debug for Located {
 }
 
 /// A file cache, as implementations provide it. [`FileCacheExt`] has the methods that pin pages.
-    /// The pool of the page, if the fault read it into memory.
-    pub(crate) filled_from: Option<Handle<dyn PagePool>>,
 ///
 /// # Errors
 /// A method that returns a `Result` returns [`PageFault::Call`] if the object was destroyed.
@@ -349,7 +358,7 @@ impl Form {
 /// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn with_form(form: Form, source: Owned<dyn Source>, pool: Handle<dyn PagePool>) -> Owned<dyn FileCache> {
-    create(form, Body::new(source, pool, None, Window::default()))
+    create(form, Body::new(source, pool, None, Window::default(), None))
 }
 
 #[track_caller]
@@ -383,7 +392,39 @@ pub fn mappable(
     pool: Handle<dyn PagePool>,
 ) -> io::Result<Owned<dyn FileCache>> {
     let window = Window::create(source.len())?;
-    Ok(create(form, Body::new(source, pool, None, window)))
+    Ok(create(form, Body::new(source, pool, None, window, None)))
+}
+
+/// Creates a cache with page replicas. They stay if a swap changes the form.
+///
+/// ```
+/// use squall::ClusterSize;
+/// use squall::objects::pages::{self, Supply};
+/// use squall::pager::cache::{self, FileCache, FileCacheExt, Form, Replication};
+/// use squall::pager::source;
+///
+/// let memory = pages::distributed(Supply::system(256));
+/// let replication = Replication::new(ClusterSize::Node, 64 << 10); // at most 16 pages
+/// let form = Form::Distributed(ClusterSize::Node);
+/// let cache = cache::replicating(form, replication, source::zero_fill(1 << 20), memory.handle());
+/// cache.pin_mut(3)?[0] = 7;
+/// assert!((0..1000).all(|_| cache.pin(3).unwrap()[0] == 7)); // on another node, by a replica
+/// assert!(cache.sensors().replicas <= 16);
+/// # Ok::<(), squall::pager::PageFault>(())
+/// ```
+///
+/// # Panics
+/// As [`with_form`].
+/// # Cost
+/// A lookup searches the replicas of the cluster first. 64 pins cost a copy of the page.
+#[track_caller]
+pub fn replicating(
+    form: Form,
+    replication: Replication,
+    source: Owned<dyn Source>,
+    pool: Handle<dyn PagePool>,
+) -> Owned<dyn FileCache> {
+    create(form, Body::new(source, pool, None, Window::default(), Some(replication)))
 }
 
 /// Creates a copy of a cache, in this form. Pages are copied when they are written, and come from `parent`
@@ -403,7 +444,7 @@ pub fn copy_of(
     pool: Handle<dyn PagePool>,
 ) -> Owned<dyn FileCache> {
     parent.freeze();
-    create(form, Body::new(source, pool, Some(parent), Window::default()))
+    create(form, Body::new(source, pool, Some(parent), Window::default(), None))
 }
 
 /// Creates a cache with one table under one lock.
@@ -455,7 +496,7 @@ pub fn partitioned(source: Owned<dyn Source>, pool: Handle<dyn PagePool>) -> Own
 #[track_caller]
 pub fn adaptive(source: Owned<dyn Source>, pool: Handle<dyn PagePool>) -> Owned<dyn FileCache> {
     policy::register();
-    let body = Arc::new(Body::new(source, pool, None, Window::default()));
+    let body = Arc::new(Body::new(source, pool, None, Window::default(), None));
     let root = Cache::<_, ADAPTS>::new(OneLock::default(), Some(body.clone()));
     attached(Replacement::root(root, ClusterSize::Machine), &body)
 }
