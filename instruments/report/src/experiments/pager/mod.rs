@@ -1,9 +1,16 @@
-//! EX-K3 to EX-K8, and EX-T2-pager: faults through the objects of virtual memory, counted.
+//! EX-K3 to EX-K8, EX-T2-pager, EX-H5-pager and EX-H6-pager: faults through the objects of virtual memory,
+//! counted.
 //!
 //! The papers time faults on machines of 16 to 24 processors. Here the library's own faults are counted under
 //! emulation, with a thread on each virtual processor. A *shared access* is an access to a line that other
 //! threads write. It takes turns with theirs, so its cost grows with the processors.
+//!
+//! The experiments of Hurricane run programs in clusters. One thread steps the workers, and a model of the
+//! paper's machine gives the times.
 
+mod clusters;
+mod ex_h5;
+mod ex_h6;
 mod ex_k3;
 mod ex_k4;
 mod ex_k5;
@@ -11,7 +18,10 @@ mod ex_k6;
 mod ex_k7;
 mod ex_k8;
 mod ex_t2;
+mod programs;
 
+pub(super) use ex_h5::EX_H5;
+pub(super) use ex_h6::EX_H6;
 pub(super) use ex_k3::EX_K3;
 pub(super) use ex_k4::EX_K4;
 pub(super) use ex_k5::EX_K5;
