@@ -10,6 +10,7 @@
 //! Cost: entry and exit are two stores and three loads, all to one cache line of the thread's own.
 
 use std::marker::PhantomData;
+use std::mem;
 
 use crate::raw::record::{Record, Token, attention};
 use crate::registration::{give_back, register_current};
@@ -231,6 +232,20 @@ impl Drop for CallbackFree {
             Some(record) if record.end_quiet() => catch_up(record),
             Some(_) => {}
             // A thread past its exit hook keeps no deferred calls, so it has no postponed calls to run.
+            None => end_quiet_unregistered(),
+        }
+    }
+}
+
+impl CallbackFree {
+    /// Not public: ends the scope, and leaves the postponed calls to the end of the thread's next operation.
+    /// For a signal handler. The calls may wait for locks that the interrupted code holds.
+    #[doc(hidden)]
+    pub fn end_without_calls(self) {
+        mem::forget(self);
+        match own_record() {
+            Some(record) if record.end_quiet() => record.owe(attention::DEFERRED),
+            Some(_) => {}
             None => end_quiet_unregistered(),
         }
     }

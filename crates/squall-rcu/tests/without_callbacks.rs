@@ -2,7 +2,9 @@
 //! code.
 #![cfg(not(loom))]
 
-use squall_rcu::{WaitError, barrier, pin, reclaim, retire, set_reclaimer, wait, without_callbacks};
+use squall_rcu::{
+    __callback_free, WaitError, barrier, pin, reclaim, retire, set_reclaimer, wait, without_callbacks,
+};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -70,6 +72,22 @@ fn postponed_calls_run_after_the_enclosing_operation() {
     assert!(*dropped.lock().unwrap() > before, "postponed calls were not run");
     barrier().unwrap();
     assert_eq!(*dropped.lock().unwrap(), 2 * MANY);
+}
+
+#[test]
+fn a_scope_that_ends_without_its_calls_leaves_them_to_the_next_operation() {
+    let _alone = alone();
+    let dropped = Arc::new(Mutex::new(0));
+    let held = dropped.lock().unwrap();
+    let scope = __callback_free();
+    retire_many(&dropped);
+    scope.end_without_calls();
+    assert_eq!(*held, 0);
+    drop(held);
+    pin(|_| assert_eq!(*dropped.lock().unwrap(), 0));
+    assert!(*dropped.lock().unwrap() > 0, "postponed calls were not run");
+    barrier().unwrap();
+    assert_eq!(*dropped.lock().unwrap(), MANY);
 }
 
 #[test]
