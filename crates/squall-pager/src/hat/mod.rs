@@ -33,8 +33,9 @@
 //! - Plain memory, or a file that fits into memory: the kernel's own paging is faster.
 //!
 //! # Limits
-//! - A system call on an absent page returns `EFAULT`, since the kernel does not run the handler: touch the
-//!   bytes before.
+//! - A system call on a page that is not mapped returns `EFAULT`, since the kernel does not run the handler.
+//!   Touch the bytes before: by a load if the call reads them, by a store if the call writes them. Repeat
+//!   that if the call still fails: the page was evicted meanwhile.
 //! - A mapped region has no copies: see [`Region::copy`]. Clones of a frozen file are mapped by
 //!   [`map_private`].
 //! - The child of a fork has none of the mappings.
@@ -42,6 +43,14 @@
 //!   [`Quiescent`](crate::region::Form::Quiescent) must not be truncated or unmapped meanwhile: the two would
 //!   wait for each other.
 //! - A thread that pins a page, and stores to its address, waits for itself.
+//!
+//! # Allocation
+//! A fault on a resident page allocates nothing, once the thread and its processor have faulted. One on an
+//! absent page allocates the descriptor of the page (`slot.rs`), and its reservation and entry in the index.
+//! These are an `Arc` and a `Box` in the form [`Shared`](crate::cache::Form::Shared), and an element, a node
+//! and a `Box` in the others. The index and the pool of pages grow now and then, and an eviction lists its
+//! candidates. In the form [`Distributed`](crate::cache::Form::Distributed) a processor's first fault on a
+//! page makes a replica of its entry.
 //!
 //! # Source
 //! Appavoo 2005, §4.1 (CO-42): K42's HAT object. The page tables are those of the kernel.
@@ -67,13 +76,17 @@ pub use remote::{AttachError, Attached, Served};
 /// The first call installs a handler of SIGBUS for the process, which passes other faults to the handler from
 /// before. It also starts a thread, `squall-pager`.
 ///
+/// A system call on bytes that are not mapped returns `EFAULT`: see the [limits](self#limits). If a page
+/// cannot be brought in, the thread gets SIGBUS. Standard error names the address, the object and the reason.
+///
 /// # Errors
 /// [`MapError`]
 ///
 /// # Safety
 /// 1. A touch of the addresses may run the code of the region, its cache and its source on the touching
-///    thread: it may allocate, lock and wait. So no thread touches them while it holds a lock that this code
-///    takes. The program's allocator does not touch them.
+///    thread: it may [allocate](self#allocation), lock and wait. So no thread touches them while it holds a
+///    lock that this code takes, which includes the locks of the program's allocator. An allocator that
+///    touches them outside of its locks is called again by the handler, and touches no page then.
 /// 2. Another thread may change the bytes at any time, and so may a program that gets the file.
 pub unsafe fn map(region: Handle<dyn Region>) -> Result<Mapped, MapError> {
     arm()?;

@@ -12,10 +12,13 @@
 
 use squall_sys::futex;
 use std::io;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 
+use super::handler::Panicked;
 use super::maps;
 use crate::access::Access;
 
@@ -107,5 +110,10 @@ fn serve_one(address: usize, access: Access) -> bool {
         // It was unmapped meanwhile: the thread repeats its access.
         None => true,
     };
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(resolve)).unwrap_or(false)
+    catch_unwind(AssertUnwindSafe(resolve)).unwrap_or_else(|payload| {
+        maps::tell(address, &Panicked(&*payload));
+        // Its drop may panic too.
+        mem::forget(payload);
+        false
+    })
 }

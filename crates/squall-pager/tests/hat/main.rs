@@ -8,6 +8,7 @@ mod memory;
 
 mod private;
 mod remote;
+mod rules;
 
 use memory::State;
 use squall_core::Owned;
@@ -48,6 +49,11 @@ fn program(form: cache::Form, pages: usize, resident: usize) -> Option<Program> 
 }
 
 impl Program {
+    /// Returns the number of fills, and of those by the service thread.
+    fn fills(&self) -> (u64, u64) {
+        (self.state.fills.load(Relaxed), self.state.fills_by_service.load(Relaxed))
+    }
+
     /// Returns a word of the mapped memory.
     fn word(&self, page: usize, index: usize) -> &AtomicU64 {
         assert!(page * PAGE_BYTES + index * 8 < self.mapped.len());

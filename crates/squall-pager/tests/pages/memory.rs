@@ -21,6 +21,10 @@ impl Drop for End<'_> {
 pub(crate) struct State {
     pub(crate) bytes: Mutex<Vec<u8>>,
     pub(crate) fills: AtomicU64,
+    /// Fills by the thread that serves faults of others.
+    pub(crate) fills_by_service: AtomicU64,
+    /// Whether a page that cannot be read panics.
+    pub(crate) panics: AtomicBool,
     pub(crate) writes: AtomicU64,
     /// Pages that cannot be read.
     pub(crate) bad_reads: Mutex<HashMap<u64, &'static str>>,
@@ -56,6 +60,10 @@ impl Source for Memory {
 
     fn fill(&self, page: u64, into: &mut [u8]) -> Result<Filled, SourceError> {
         self.0.fills.fetch_add(1, Relaxed);
+        if std::thread::current().name() == Some("squall-pager") {
+            self.0.fills_by_service.fetch_add(1, Relaxed);
+        }
+        assert!(!self.0.panics.load(Relaxed), "the source has a bug");
         if let Some(why) = self.0.bad_reads.lock().unwrap().get(&page) {
             return Err(failed(page, why));
         }
