@@ -4,7 +4,7 @@ use squall_core::{Handle, Owned};
 use squall_lock::DistributedRwLock;
 use squall_machine::Vp;
 use squall_machine::pervp::{GatedWord, PerVpWord};
-use squall_objects::pages::{Attachment, PagePool, PagePoolExt, PageUser};
+use squall_objects::pages::{Attachment, Page, PagePool, PagePoolExt, PageUser};
 use squall_parts::gate::{Limits, SpreadRequests};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +18,7 @@ use super::{Access, Attribute, Backing, FileCache, FileCacheExt, PAGE_BYTES, Rep
 use crate::error::PageFault;
 use crate::home::Home;
 use crate::index::{Index, Lookup, Position, Reservation};
-use crate::memory::{Memory, Window};
+use crate::memory::Window;
 use crate::replicas::Replicas;
 use crate::slot::{Dirty, Entry, FrameMut, Latched, Slot, Taken};
 use crate::source::{Filled, Source};
@@ -331,6 +331,21 @@ impl Body {
         }
     }
 
+    /// Fills a page that is absent. Returns whether it did. A reservation that is dropped leaves the page
+    /// absent, and a thread that waits for the page fills it.
+    pub(super) fn read_ahead<I: Index>(&self, index: &I, local: &I::Local, number: u64) -> bool {
+        let cuts = self.cuts();
+        // A copy shares the pages of its parent until a thread wants them.
+        if self.parent.is_some() || self.check(number, Access::Read).is_err() {
+            return false;
+        }
+        let Ok(Lookup::Reserved(reserved)) = index.reserve(local, number, false) else { return false };
+        self.fills.add(1);
+        let Ok(Some(page)) = self.pool.try_get() else { return false };
+        let Ok(loaded) = self.load_into(number, page) else { return false };
+        self.present(reserved, cuts, Ok(loaded)).is_some_and(|presented| presented.is_ok())
+    }
+
     /// Reserves a page, unless it is present or being filled.
     pub(super) fn begin<I: Index>(
         self: &Arc<Self>,
@@ -354,7 +369,14 @@ impl Body {
             let slot = parent.cache.fault(number, Access::Read)?.slot;
             return Ok(Loaded { entry: Entry::borrower(slot.clone()), slot, is_copied: false });
         }
-        let mut memory = self.memory(number)?;
+        let page = self.memory(number)?;
+        self.load_into(number, page)
+    }
+
+    /// Makes the contents of a page of its own that the caller has reserved, in this memory.
+    fn load_into(&self, number: u64, page: Page) -> Result<Loaded, PageFault> {
+        let parent = self.parent.as_ref().filter(|parent| !parent.has_own(number));
+        let mut memory = self.window.memory(page, number);
         let bytes = memory.bytes_mut();
         if let Some(parent) = parent {
             bytes.copy_from_slice(&parent.cache.pin(number)?);
@@ -403,12 +425,12 @@ impl Body {
     }
 
     /// Takes a page of memory. While other threads evict or pin all pages, this tries again for a while.
-    fn memory(&self, number: u64) -> Result<Memory, PageFault> {
+    fn memory(&self, number: u64) -> Result<Page, PageFault> {
         let until = Instant::now() + Duration::from_millis(self.attribute(Attribute::PatienceMs) as u64);
         let mut pause = Duration::from_micros(20);
         loop {
             if let Some(page) = self.pool.try_get()? {
-                return Ok(self.window.memory(page, number));
+                return Ok(page);
             }
             if Instant::now() >= until {
                 let max_pages = self.pool.try_max_pages().unwrap_or(0);

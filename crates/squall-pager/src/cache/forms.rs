@@ -116,6 +116,10 @@ impl<I: Index, const ADAPTS: bool> FileCache for Local<I, ADAPTS> {
         Ok(Located { slot: faulted.slot, writing, filled_from: faulted.filled_from })
     }
 
+    fn read_ahead(&self, page: u64) -> bool {
+        self.body.read_ahead(&self.at.root().index, &self.index, page)
+    }
+
     fn begin(&self, page: u64) -> Result<Option<Fill>, PageFault> {
         self.body.begin(&self.at.root().index, &self.index, page)
     }

@@ -161,6 +161,16 @@ pub trait FileCache: Send + Sync {
     #[blocking]
     fn fault(&self, page: u64, access: Access) -> Result<Located, PageFault>;
 
+    /// Brings a page into memory that no thread wants yet. Returns true if this filled it: the page was
+    /// absent, no thread was filling it, and the pool gave memory at once.
+    ///
+    /// An error of the source is not told. The thread that wants the page will meet it.
+    #[blocking]
+    fn read_ahead(&self, page: u64) -> bool {
+        let _ = page;
+        false
+    }
+
     /// Begins to fill a page. Any thread may finish it: see [`Fill`]. Returns `None` if the page is resident,
     /// or is being filled.
     ///

@@ -12,6 +12,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::private::Private;
@@ -20,6 +21,7 @@ use crate::cache::{FileCache, PAGE_BYTES};
 use crate::error::PageFault;
 use crate::home::{Home, Translate};
 use crate::region::Region;
+use crate::slot::Slot;
 
 /// A mapping of a region at addresses.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub(super) struct Translation {
     first_page: u64,
     uffd: &'static Uffd,
     region: Handle<dyn Region>,
+    /// Number of pages that a fault brings in.
+    read_ahead: AtomicUsize,
 }
 
 impl Translation {
@@ -58,9 +62,64 @@ impl Translation {
         }
     }
 
-    /// Brings the page at an address into the mapping.
+    /// Brings the page at an address into the mapping, and its block as far as possible.
     pub(super) fn resolve(&self, address: usize, access: Access) -> Result<(), PageFault> {
         let offset = (address - self.start()) / PAGE_BYTES * PAGE_BYTES;
+        // Relaxed: any value will do.
+        let pages = self.read_ahead.load(Ordering::Relaxed);
+        if pages == 1 {
+            return self.resolve_page(offset, access);
+        }
+        let block = offset / (pages * PAGE_BYTES) * (pages * PAGE_BYTES);
+        let others = || (block..self.span.len()).step_by(PAGE_BYTES).take(pages).filter(|at| *at != offset);
+        for other in others() {
+            // A failure concerns the thread that wants that page.
+            let _ = self.region.try_read_ahead(other as u64);
+        }
+        // The wanted page is last. So the others do not evict it, however few pages the memory has.
+        self.resolve_page(offset, access)?;
+        squall_rcu::pin(|guard| self.show_others(guard, others()));
+        Ok(())
+    }
+
+    /// Maps the resident ones of some pages for reading.
+    fn show_others(&self, guard: &Guard, offsets: impl Iterator<Item = usize>) {
+        let mut run = Run { first: 0, slots: [None; READ_AHEAD_MAX], len: 0 };
+        for offset in offsets {
+            if run.end() != offset {
+                self.show_run(&mut run);
+                run.first = offset;
+            }
+            match self.region.try_find(guard, offset as u64) {
+                Ok(Some(found)) => run.push(found.0),
+                _ => {
+                    self.show_run(&mut run);
+                    run.first = offset + PAGE_BYTES;
+                }
+            }
+        }
+        self.show_run(&mut run);
+    }
+
+    /// Maps pages that follow each other for reading, by one call of the kernel if none of them is mapped.
+    fn show_run(&self, run: &mut Run<'_>) {
+        let (start, len) = (self.start() + run.first, run.len * PAGE_BYTES);
+        latched(&run.slots[..run.len], &mut || {
+            let mut done = 0;
+            while done < len {
+                match self.resume(start + done, len - done) {
+                    Ok(_) => break,
+                    Err(error) if error.reason() == Reason::Present => done += error.done() + PAGE_BYTES,
+                    // The threads that want the pages meet the error.
+                    Err(_) => break,
+                }
+            }
+        });
+        *run = Run { first: run.end(), slots: [None; READ_AHEAD_MAX], len: 0 };
+    }
+
+    /// Brings the page at an offset into the mapping.
+    fn resolve_page(&self, offset: usize, access: Access) -> Result<(), PageFault> {
         let at = self.start() + offset;
         loop {
             if access == Access::Read
@@ -87,9 +146,14 @@ impl Translation {
 
     /// Maps a page for reading. Called under its latch.
     fn show(&self, at: usize) -> Result<(), PageFault> {
+        present(self.resume(at, PAGE_BYTES)).map(drop)
+    }
+
+    /// Maps pages for reading. Called under their latches.
+    fn resume(&self, at: usize, len: usize) -> Result<usize, RangeError> {
         let options = Options { write_protected: true, ..Options::default() };
         // SAFETY: the mapping is of this cache, and its readers find the bytes of the file.
-        present(unsafe { self.uffd.resume(at, PAGE_BYTES, options) }).map(drop)
+        unsafe { self.uffd.resume(at, len, options) }
     }
 
     /// Maps a page for writing. Called under its latch for writing.
@@ -115,6 +179,37 @@ impl Translate for Translation {
 
     fn forget(&self, number: u64, pages: u64) {
         self.forget_pages(number, pages);
+    }
+}
+
+/// The largest number of pages that a fault brings in.
+const READ_AHEAD_MAX: usize = 64;
+
+/// Resident pages that follow each other.
+struct Run<'o> {
+    /// The offset of the first one.
+    first: usize,
+    slots: [Option<&'o Slot>; READ_AHEAD_MAX],
+    len: usize,
+}
+
+impl<'o> Run<'o> {
+    fn end(&self) -> usize {
+        self.first + self.len * PAGE_BYTES
+    }
+
+    fn push(&mut self, slot: &'o Slot) {
+        self.slots[self.len] = Some(slot);
+        self.len += 1;
+    }
+}
+
+/// Calls `show` under the latches of all these slots, unless another thread has one of them.
+fn latched(slots: &[Option<&Slot>], show: &mut dyn FnMut()) {
+    match slots.split_first() {
+        None => show(),
+        Some((Some(slot), rest)) => _ = slot.try_show(|| latched(rest, show)),
+        Some((None, _)) => {}
     }
 }
 
@@ -207,6 +302,43 @@ impl Mapped {
     pub fn len(&self) -> usize {
         self.map.span.len()
     }
+
+    /// Sets the number of pages that a fault brings in. The default is 1.
+    ///
+    /// A fault brings in the block of that many pages around it, aligned by its size: the wanted page, and
+    /// the others as far as memory and source allow at once. The others are mapped for reading, so the first
+    /// store to one of them is a fault too.
+    ///
+    /// ```
+    /// # #[cfg(all(target_os = "linux", not(miri)))] {
+    /// # use std::sync::Arc;
+    /// # use squall::objects::pages::{self, Supply};
+    /// # use squall::pager::region::{self, Mapping};
+    /// use squall::pager::{cache, hat, source};
+    ///
+    /// # let memory = pages::distributed(Supply::system(64));
+    /// # let pool = memory.handle();
+    /// let file = Arc::new(cache::mappable(cache::Form::Shared, source::zero_fill(1 << 20), pool)?);
+    /// let region = region::with_form(region::Form::Shared, 0, Mapping::new(file.clone()));
+    /// // SAFETY: this thread holds no lock while it touches the memory.
+    /// if let Ok(mapped) = unsafe { hat::map(region.handle()) } {
+    ///     mapped.set_read_ahead(16);
+    ///     assert_eq!(unsafe { mapped.as_ptr().read() }, 0);
+    ///     assert_eq!(squall::pager::cache::FileCache::sensors(&file.handle()).fills, 16);
+    /// }
+    /// # }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If `pages` is no power of two, or more than 64.
+    pub fn set_read_ahead(&self, pages: usize) {
+        assert!(
+            pages.is_power_of_two() && pages <= READ_AHEAD_MAX,
+            "a fault of a mapped region cannot bring in {pages} pages; choose a power of two up to {READ_AHEAD_MAX}"
+        );
+        self.map.read_ahead.store(pages, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Debug for Mapped {
@@ -295,7 +427,7 @@ pub(super) fn map(region: Handle<dyn Region>) -> Result<Mapped, MapError> {
     let modes = Modes { missing: true, minor: true, write_protect: true };
     // SAFETY: a new mapping. Users agreed to faults, and the descriptor stays open.
     unsafe { uffd.register(span.at().addr().get(), span.len(), modes) }.map_err(MapError::Register)?;
-    let map = Arc::new(Translation { span, first_page, uffd, region });
+    let map = Arc::new(Translation { span, first_page, uffd, region, read_ahead: AtomicUsize::new(1) });
     let listed: Arc<dyn Translate> = map.clone();
     backing.home.add_map(listed.clone());
     add(Map::Shared(map.clone()));

@@ -164,6 +164,20 @@ impl Body {
         cache.fault(page, access)
     }
 
+    /// Brings a page into memory that no thread wants yet.
+    pub(super) fn read_ahead<A: Admission>(&self, admission: &A, local: &A::Local, offset: u64) -> bool {
+        if admission.try_enter(local).is_err() {
+            return false;
+        }
+        let _inside = Inside(admission, local);
+        // As in `fault`.
+        let (page, cache) = squall_rcu::pin(|guard| {
+            let state = self.state.load(guard);
+            (self.page(state, offset), state.cache.handle())
+        });
+        page.is_some_and(|page| cache.try_read_ahead(page).unwrap_or(false))
+    }
+
     fn holds_write_pin(&self) -> bool {
         self.cache().try_backing().is_ok_and(|backing| writers::holds(backing.home.cache()))
     }

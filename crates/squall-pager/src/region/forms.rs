@@ -89,6 +89,10 @@ impl<A: Admission, const ADAPTS: bool> Region for Local<A, ADAPTS> {
         self.body.fault(&self.at.root().admission, &self.admission, offset, access)
     }
 
+    fn read_ahead(&self, offset: u64) -> bool {
+        self.body.read_ahead(&self.at.root().admission, &self.admission, offset)
+    }
+
     fn truncate(&self, bytes: u64) -> Result<(), PageFault> {
         self.body.truncate(&self.at.root().admission, bytes)
     }

@@ -103,6 +103,14 @@ pub trait Region: Send + Sync {
     #[blocking]
     fn fault(&self, offset: u64, access: Access) -> Result<Located, PageFault>;
 
+    /// Brings the page at this offset into memory, if that is possible at once: see
+    /// [`FileCache::read_ahead`]. Returns false while the region changes, too.
+    #[blocking]
+    fn read_ahead(&self, offset: u64) -> bool {
+        let _ = offset;
+        false
+    }
+
     /// Shortens the region. Its file stays as it is.
     ///
     /// # Errors

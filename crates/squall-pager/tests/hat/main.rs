@@ -6,6 +6,8 @@
 #[allow(dead_code)]
 mod memory;
 
+mod ahead;
+mod ahead;
 mod private;
 mod remote;
 mod rules;
