@@ -7,7 +7,6 @@
 mod memory;
 
 mod ahead;
-mod ahead;
 mod private;
 mod remote;
 mod rules;
