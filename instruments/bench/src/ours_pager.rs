@@ -1,6 +1,5 @@
 //! Subjects `squall-*` of the cases about pages, used as an application would.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_utils::CachePadded;
@@ -10,45 +9,15 @@ use squall::objects::pages::{self, PagePool, Supply};
 use squall::pager::cache::{self, Access, Attribute, FileCache, FileCacheExt, Located, PAGE_BYTES, Resident};
 use squall::pager::process::Process;
 use squall::pager::region::{self, Mapping, Region, RegionExt, SharedCache};
-use squall::pager::source::{Filled, Source, SourceError, SourceErrorKind, SourceStatistics};
+use squall::pager::source::{self, Source};
 use squall::pager::{Frame, PageFault};
 use squall::rcu::Guard;
 use squall::{ClusterSize, Handle, Owned};
 
 use crate::cases::pager::{Pinned, Scope};
 
-/// Memory of zeros, of any length.
-struct Zeros(AtomicU64);
-
-impl Source for Zeros {
-    fn len(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn fill(&self, _: u64, _: &mut [u8]) -> Result<Filled, SourceError> {
-        Ok(Filled::Zeros)
-    }
-
-    fn write(&self, page: u64, _: &[u8]) -> Result<(), SourceError> {
-        Err(SourceError::new("zeros", Some(page), SourceErrorKind::KeepsNothing))
-    }
-
-    fn set_len(&self, bytes: u64) -> Result<(), SourceError> {
-        self.0.store(bytes, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<(), SourceError> {
-        Ok(())
-    }
-
-    fn statistics(&self) -> SourceStatistics {
-        SourceStatistics::default()
-    }
-}
-
 fn zeros(pages: u64) -> Owned<dyn Source> {
-    squall::shared::<dyn Source, _>(Zeros(AtomicU64::new(pages * PAGE_BYTES as u64)))
+    source::zero_fill(pages * PAGE_BYTES as u64)
 }
 
 /// The forms of the objects on the way of a fault. A letter stands for each: see [`Forms::letter`].
