@@ -14,6 +14,8 @@ pub(crate) mod channels;
 pub(crate) mod counters;
 #[allow(unsafe_code)]
 pub(crate) mod epoch;
+#[allow(unsafe_code)]
+pub(crate) mod faults;
 pub(crate) mod frames;
 pub(crate) mod gates;
 pub(crate) mod hazarc;

@@ -8,26 +8,26 @@ use crate::work::replace::Replaced;
 
 /// Observations of many swaps.
 #[derive(Default)]
-pub(super) struct Swaps {
+pub(in crate::cases) struct Swaps {
     /// Durations of the successful swaps, by the requesting thread's clock.
-    pub(super) us: Vec<f64>,
+    pub(in crate::cases) us: Vec<f64>,
     phases_us: [Vec<f64>; 6],
-    pub(super) pauses_us: Vec<f64>,
-    pub(super) forwarded: u64,
-    pub(super) blocked: u64,
-    pub(super) bytes_moved: usize,
-    pub(super) failed: u64,
+    pub(in crate::cases) pauses_us: Vec<f64>,
+    pub(in crate::cases) forwarded: u64,
+    pub(in crate::cases) blocked: u64,
+    pub(in crate::cases) bytes_moved: usize,
+    pub(in crate::cases) failed: u64,
 }
 
 /// The last one covers the time outside a report: making the new object and retiring the old one.
 const PHASES: [&str; 6] = ["attach", "forward", "block", "transfer", "complete", "beyond"];
 
-pub(super) fn us(time: Duration) -> f64 {
+pub(in crate::cases) fn us(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
 impl Swaps {
-    pub(super) fn note(&mut self, took: Duration, replaced: &Replaced) {
+    pub(in crate::cases) fn note(&mut self, took: Duration, replaced: &Replaced) {
         if !replaced.done {
             self.failed += 1;
             return;
@@ -47,7 +47,7 @@ impl Swaps {
         }
     }
 
-    pub(super) fn add(&mut self, other: Swaps) {
+    pub(in crate::cases) fn add(&mut self, other: Swaps) {
         self.us.extend(other.us);
         for (all, more) in self.phases_us.iter_mut().zip(other.phases_us) {
             all.extend(more);
@@ -60,36 +60,36 @@ impl Swaps {
     }
 
     /// The durations of each phase.
-    pub(super) fn phases(&self) -> impl Iterator<Item = (&'static str, &Vec<f64>)> {
+    pub(in crate::cases) fn phases(&self) -> impl Iterator<Item = (&'static str, &Vec<f64>)> {
         PHASES.into_iter().zip(&self.phases_us)
     }
 }
 
 /// Metrics under construction.
 #[derive(Default)]
-pub(super) struct Figures {
-    pub(super) all: Vec<(String, f64)>,
+pub(in crate::cases) struct Figures {
+    pub(in crate::cases) all: Vec<(String, f64)>,
 }
 
 impl Figures {
-    pub(super) fn one(&mut self, name: &str, value: f64) {
+    pub(in crate::cases) fn one(&mut self, name: &str, value: f64) {
         self.all.push((name.to_owned(), value));
     }
 
     /// Adds a quantile; zero without values, as when no call waited.
-    pub(super) fn quantile(&mut self, name: &str, values: &[f64], q: f64) {
+    pub(in crate::cases) fn quantile(&mut self, name: &str, values: &[f64], q: f64) {
         self.one(name, if values.is_empty() { 0.0 } else { quantile(values, q) });
     }
 
     /// Adds the median and the tail of a duration.
-    pub(super) fn times(&mut self, name: &str, values_us: &[f64]) {
+    pub(in crate::cases) fn times(&mut self, name: &str, values_us: &[f64]) {
         self.quantile(&format!("{name}_p50_us"), values_us, 0.5);
         self.quantile(&format!("{name}_p99_us"), values_us, 0.99);
     }
 
     /// Counts values in bins, one for each power of two. A bin has the values below its power and not below
     /// the previous power. Only the bins from the first to the last used one are printed.
-    pub(super) fn histogram(&mut self, name: &str, values_us: &[f64]) {
+    pub(in crate::cases) fn histogram(&mut self, name: &str, values_us: &[f64]) {
         let mut counts = [0u64; BINS];
         for &value in values_us {
             counts[bin(value)] += 1;

@@ -26,7 +26,7 @@
 
 mod contended;
 pub(super) mod crew;
-mod figures;
+pub(super) mod figures;
 mod phases;
 mod throughput;
 
