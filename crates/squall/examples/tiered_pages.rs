@@ -112,7 +112,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     cache.sync()?;
     for (page, writes) in (0..).zip(written) {
-        assert_eq!(writes_of(&*cache.pin(page)?), writes, "writes of page {page}");
+        assert_eq!(writes_of(&cache.pin(page)?), writes, "writes of page {page}");
     }
     let statistics = cache.source().statistics();
     assert!(swaps == 2 * ROUND_TRIPS && statistics.written > 0 && statistics.read > 0);
