@@ -125,6 +125,12 @@ pub mod pager {
     pub use squall_pager::*;
 }
 
+/// Bounded caches.
+#[cfg(feature = "cache")]
+pub mod cache {
+    pub use squall_cache::*;
+}
+
 /// Inspection and control of the objects of a running program.
 #[cfg(feature = "browse")]
 pub mod browse {

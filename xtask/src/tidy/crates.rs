@@ -62,6 +62,7 @@ pub(crate) const CRATES: &[Crate] = &[
         may_unsafe: Unsafe::Below(&["src/slot.rs", "src/memory.rs", "src/hat"]),
         one_door: false,
     },
+    Crate { name: "squall-cache", floor: 7, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-browse", floor: 7, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-locality", floor: 6, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall", floor: FACADE, may_unsafe: Unsafe::Nowhere, one_door: false },

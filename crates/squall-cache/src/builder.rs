@@ -1,0 +1,217 @@
+//! The builder of caches.
+
+use squall_core::Owned;
+use squall_parts::table::Table;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::DefaultHasher;
+use crate::inner::{Config, Inner, Weigher};
+use crate::listener::{Listener, RemovalCause};
+use crate::policy::{self, Eviction};
+use crate::stats::Counters;
+use crate::stored::{Span, Stored};
+use crate::sync::{Cache, Kind};
+use crate::time::{Clock, Expiry, ManualClock, Times};
+
+/// Bytes of the table for an entry, when the table is about two thirds full.
+const TABLE_BYTES: usize = 20;
+
+/// Builds a cache: see [`Cache::builder`].
+///
+/// ```
+/// use squall::cache::Cache;
+/// use std::time::Duration;
+///
+/// let pages: Cache<String, Vec<u8>> = Cache::builder()
+///     .max_capacity(1 << 20)
+///     .weigher(|_, page: &Vec<u8>| page.len() as u32)
+///     .time_to_live(Duration::from_secs(60))
+///     .build();
+/// pages.insert("/".to_owned(), vec![0; 1000]);
+/// assert_eq!(pages.weighted_size(), 1000);
+/// ```
+#[must_use = "call `build`"]
+pub struct CacheBuilder<K, V> {
+    name: Option<String>,
+    max_capacity: Option<u64>,
+    is_memory: bool,
+    initial_capacity: usize,
+    weigher: Option<Weigher<K, V>>,
+    listener: Option<Listener<K, V>>,
+    to_live: Option<Duration>,
+    to_idle: Option<Duration>,
+    expiry: Option<Arc<dyn Expiry<K, V>>>,
+    clock: Option<ManualClock>,
+    policy: Option<Owned<dyn Eviction>>,
+    counts: bool,
+    _types: PhantomData<fn() -> (K, V)>,
+}
+
+impl<K, V> CacheBuilder<K, V>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// Begins a cache of at most this many entries.
+    pub fn new(max_capacity: u64) -> CacheBuilder<K, V> {
+        CacheBuilder::default().max_capacity(max_capacity)
+    }
+
+    /// Bounds the number of entries, or their weights if there is a weigher. There is no bound by default.
+    pub fn max_capacity(self, max_capacity: u64) -> CacheBuilder<K, V> {
+        CacheBuilder { max_capacity: Some(max_capacity), is_memory: false, ..self }
+    }
+
+    /// Bounds the memory in bytes. An entry counts with its weight, which is 0 without a weigher, and with
+    /// the bytes that the cache needs for it: key, value, metadata and its part of the table. So the weigher
+    /// returns the bytes that key and value own elsewhere.
+    pub fn max_memory(self, bytes: u64) -> CacheBuilder<K, V> {
+        CacheBuilder { max_capacity: Some(bytes), is_memory: true, ..self }
+    }
+
+    /// Makes room for this many entries at the beginning.
+    pub fn initial_capacity(self, entries: usize) -> CacheBuilder<K, V> {
+        CacheBuilder { initial_capacity: entries, ..self }
+    }
+
+    /// Sets the name, which `squall top` shows for the policy and the statistics.
+    pub fn name(self, name: &str) -> CacheBuilder<K, V> {
+        CacheBuilder { name: Some(name.to_owned()), ..self }
+    }
+
+    /// Sets the function that weighs an entry. It is called once for each insertion, outside operations; for
+    /// a value that was loaded, under the lock of the load.
+    pub fn weigher(self, weigher: impl Fn(&K, &V) -> u32 + Send + Sync + 'static) -> CacheBuilder<K, V> {
+        CacheBuilder { weigher: Some(Box::new(weigher)), ..self }
+    }
+
+    /// Lets entries expire this long after their last insertion.
+    pub fn time_to_live(self, time: Duration) -> CacheBuilder<K, V> {
+        CacheBuilder { to_live: Some(time), ..self }
+    }
+
+    /// Lets entries expire this long after their last use, exact to a sixty-fourth of the time.
+    pub fn time_to_idle(self, time: Duration) -> CacheBuilder<K, V> {
+        CacheBuilder { to_idle: Some(time), ..self }
+    }
+
+    /// Sets the times of each entry. An entry expires at the earliest of all its times. With
+    /// [`time_to_idle`](Self::time_to_idle), [`Expiry::expire_after_read`] can only shorten the time.
+    pub fn expire_after(self, expiry: impl Expiry<K, V> + 'static) -> CacheBuilder<K, V> {
+        CacheBuilder { expiry: Some(Arc::new(expiry)), ..self }
+    }
+
+    /// Sets the clock of the entries' times, for tests.
+    pub fn clock(self, clock: ManualClock) -> CacheBuilder<K, V> {
+        CacheBuilder { clock: Some(clock), ..self }
+    }
+
+    /// Calls a function for each entry that leaves, after it has left, on the thread that caused it. It may
+    /// use the cache.
+    ///
+    /// A panic of it passes to the caller of the cache, whose operation was carried out. The calls for
+    /// further entries of that operation are lost.
+    pub fn eviction_listener(
+        self,
+        listener: impl Fn(Arc<K>, V, RemovalCause) + Send + Sync + 'static,
+    ) -> CacheBuilder<K, V>
+    where
+        K: Clone,
+    {
+        CacheBuilder { listener: Some(Listener { call: Box::new(listener), clone_key: K::clone }), ..self }
+    }
+
+    /// Sets the policy of evictions. It is [`policy::frequency`] by default.
+    pub fn eviction_policy(self, policy: Owned<dyn Eviction>) -> CacheBuilder<K, V> {
+        CacheBuilder { policy: Some(policy), ..self }
+    }
+
+    /// Counts hits, misses and more: see [`Cache::statistics`]. Each lookup then costs an addition to a word
+    /// of its processor.
+    pub fn record_statistics(self) -> CacheBuilder<K, V> {
+        CacheBuilder { counts: true, ..self }
+    }
+
+    /// Makes the cache.
+    ///
+    /// # Panics
+    /// If no object can be created for the policy or the statistics: see
+    /// [`CreateError`](squall_core::CreateError).
+    #[track_caller]
+    pub fn build(self) -> Cache<K, V> {
+        self.build_with_hasher(DefaultHasher::default())
+    }
+
+    /// Makes the cache, with a hasher.
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    #[track_caller]
+    pub fn build_with_hasher<S: BuildHasher>(self, hasher: S) -> Cache<K, V, S> {
+        let can_end = self.to_live.is_some() || self.to_idle.is_some() || self.expiry.is_some();
+        Cache(if can_end { Kind::Ending(self.inner(hasher)) } else { Kind::Endless(self.inner(hasher)) })
+    }
+
+    #[track_caller]
+    fn inner<S: BuildHasher, T: Span>(self, hasher: S) -> Arc<Inner<K, V, S, T>> {
+        let block = size_of::<(K, Stored<V, T>)>();
+        let overhead = if self.is_memory { (block + TABLE_BYTES) as u32 } else { 0 };
+        let (bound, is_weighed) = (self.max_capacity, self.weigher.is_some() || self.is_memory);
+        // Entries of a few words, until the cache knows better.
+        let weigher = match self.weigher {
+            None if self.is_memory => Some(Box::new(|_: &K, _: &V| 0_u32) as Weigher<K, V>),
+            weigher => weigher,
+        };
+        let entries = bound.map(|bound| if is_weighed { (bound / 128).max(1) } else { bound });
+        let clock = self.clock.map_or_else(|| Clock::System(Instant::now()), Clock::Manual);
+        let policy = self.policy.unwrap_or_else(policy::frequency);
+        if let Some(name) = &self.name {
+            // A name in use twice is no reason to fail.
+            let _ = squall_core::set_name(squall_core::Handle::id(policy.handle()), format!("{name}.policy"));
+        }
+        let counters = self.counts.then(|| Counters::new(self.name.as_deref()));
+        let config = Config {
+            name: self.name,
+            bound,
+            entries,
+            is_weighed,
+            overhead,
+            weigher,
+            listener: self.listener,
+            times: Times::new(clock, self.to_live, self.to_idle, self.expiry),
+        };
+        let table = Table::with_capacity_and_hasher(self.initial_capacity, hasher);
+        Arc::new(Inner::new(table, config, policy, counters))
+    }
+}
+
+impl<K, V> Default for CacheBuilder<K, V> {
+    fn default() -> CacheBuilder<K, V> {
+        CacheBuilder {
+            name: None,
+            max_capacity: None,
+            is_memory: false,
+            initial_capacity: 0,
+            weigher: None,
+            listener: None,
+            to_live: None,
+            to_idle: None,
+            expiry: None,
+            clock: None,
+            policy: None,
+            counts: false,
+            _types: PhantomData,
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for CacheBuilder<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("CacheBuilder");
+        debug.field("name", &self.name).field("max_capacity", &self.max_capacity).finish_non_exhaustive()
+    }
+}

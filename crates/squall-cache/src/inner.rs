@@ -1,0 +1,629 @@
+//! The cache: a table of entries, a budget, and evictions.
+//!
+//! Problem: a bound over many entries. The usual queues are written by each hit, so processors that share a
+//! cache fight for them.
+//!
+//! Idea: no queue. A hit marks its entry once in an epoch. If the cache is full, an insertion draws some
+//! entries at random, and a policy compares their marks.
+//!
+//! - I1. `taken` is at least the cost of all entries, and at most the bound. An insertion takes before it
+//!   inserts. The thread that claims an entry (stored/I1) gives its cost back.
+//! - I2. The entries that a visit finds stay in memory until the operation ends. So a victim is the entry at
+//!   its address.
+//! - I3. Loaders and listeners run outside operations and locks, so they may use the cache.
+//!
+//! Cost: a hit reads the table, and writes its entry once in an epoch. An insertion into a full cache visits
+//! a bucket or two.
+//! Source: for sampling, Redis's approximation of LRU; for marks without queues, CLOCK.
+
+use squall_core::{Handle, Owned};
+use squall_parts::loads::{Joined, Loads, Place, Turn};
+use squall_parts::table::Table;
+use squall_rcu::pin;
+use squall_sys::padded::CachePadded;
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::listener::{Listener, RemovalCause, Told};
+use crate::policy::{Candidate, Eviction, Mark, Now, Verdict};
+use crate::random;
+use crate::stats::Counters;
+use crate::stored::{Span, Stored};
+use crate::time::{Ends, Times};
+
+/// Entries that an eviction compares.
+const DRAWN: usize = 8;
+/// Buckets that a draw visits before it makes do with fewer entries.
+const VISITS: usize = 64;
+/// Draws of an eviction before it gives up.
+const ATTEMPTS: usize = 100;
+
+/// Types that a table holds.
+pub(crate) trait Held: Send + Sync + 'static {}
+impl<T: Send + Sync + 'static> Held for T {}
+/// Types of keys.
+pub(crate) trait Key: Eq + Hash + Held {}
+impl<T: Eq + Hash + Held> Key for T {}
+/// Types of values.
+pub(crate) trait Value: Clone + Held {}
+impl<T: Clone + Held> Value for T {}
+
+pub(crate) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> u32 + Send + Sync>;
+
+/// The constants of a cache.
+pub(crate) struct Config<K, V> {
+    pub(crate) name: Option<String>,
+    pub(crate) bound: Option<u64>,
+    /// The number of entries that fit about.
+    pub(crate) entries: Option<u64>,
+    /// Whether entries differ in their part of the bound.
+    pub(crate) is_weighed: bool,
+    /// The part of the bound that each entry needs beyond its weight.
+    pub(crate) overhead: u32,
+    pub(crate) weigher: Option<Weigher<K, V>>,
+    pub(crate) listener: Option<Listener<K, V>>,
+    pub(crate) times: Times<K, V>,
+}
+
+/// The words that insertions write.
+struct Written {
+    taken: AtomicU64,
+    insertions: AtomicU64,
+}
+
+pub(crate) struct Inner<K: Held, V: Held, S, T: Span> {
+    pub(crate) table: Table<K, Stored<V, T>, S>,
+    pub(crate) config: Config<K, V>,
+    policy: Owned<dyn Eviction>,
+    /// The bits of [`Now`]. They change after many insertions.
+    now: AtomicU64,
+    generation: AtomicU32,
+    /// Insertions of an epoch, as the policy said when the last one began.
+    epoch_length: AtomicU64,
+    pub(crate) counters: Option<Counters>,
+    pub(crate) loads: Loads<K, V>,
+    written: CachePadded<Written>,
+    /// Held by a thread that ends a generation.
+    ending: Mutex<()>,
+}
+
+impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
+    pub(crate) fn new(
+        table: Table<K, Stored<V, T>, S>,
+        config: Config<K, V>,
+        policy: Owned<dyn Eviction>,
+        counters: Option<Counters>,
+    ) -> Inner<K, V, S, T> {
+        policy.resize(config.entries.unwrap_or(0));
+        Inner {
+            table,
+            config,
+            now: AtomicU64::new(Now::new(0, 0, u16::MAX).bits()),
+            generation: AtomicU32::new(0),
+            epoch_length: AtomicU64::new(policy.epoch_length().max(1)),
+            counters,
+            loads: Loads::new(),
+            policy,
+            written: CachePadded::new(Written { taken: AtomicU64::new(0), insertions: AtomicU64::new(0) }),
+            ending: Mutex::new(()),
+        }
+    }
+
+    pub(crate) fn policy(&self) -> Handle<dyn Eviction> {
+        self.policy.handle()
+    }
+
+    pub(crate) fn taken(&self) -> u64 {
+        self.written.taken.load(Ordering::Relaxed)
+    }
+
+    // Relaxed, in both: a lookup may run before or after a concurrent change.
+    fn present(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn now(&self) -> u64 {
+        if T::ENDS { self.config.times.clock.now() } else { 0 }
+    }
+
+    // --- lookups ---
+
+    #[inline]
+    pub(crate) fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let found = self.look_up(key);
+        if let Some(counters) = &self.counters {
+            counters.looked_up(found.is_some());
+        }
+        found
+    }
+
+    #[inline]
+    fn get_endless<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let (generation, present) = (self.generation(), self.present());
+        let found = self.table.read(key, |stored| {
+            stored.is_live(generation).then(|| {
+                stored.touch(present);
+                stored.value.clone()
+            })
+        });
+        found.flatten()
+    }
+
+    fn get_in_time<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let (generation, present, now) = (self.generation(), self.present(), self.now());
+        let found = self.table.read_entry(key, |key, stored| {
+            (stored.is_live(generation) && stored.is_in_time(now)).then(|| {
+                stored.touch(present);
+                if let Some(end) = self.config.times.read(now, key, &stored.value, stored.span.ends()) {
+                    stored.span.set_soft(end);
+                }
+                stored.value.clone()
+            })
+        });
+        found.flatten()
+    }
+
+    /// Whether the key is present. Leaves no mark.
+    pub(crate) fn contains<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let (generation, now) = (self.generation(), self.now());
+        self.table.read(key, |stored| stored.is_live(generation) && stored.is_in_time(now)) == Some(true)
+    }
+
+    /// Calls `f` with each live entry.
+    pub(crate) fn visit(&self, from: u64, f: &mut dyn FnMut(&K, &V)) -> Option<u64> {
+        let (generation, now) = (self.generation(), self.now());
+        self.table.visit_from(from, |key, stored| {
+            if stored.is_live(generation) && stored.is_in_time(now) {
+                f(key, &stored.value);
+            }
+        })
+    }
+
+    // --- insertions ---
+
+    /// Inserts an entry, or replaces its value. Returns false if the policy refused it.
+    pub(crate) fn insert(&self, key: K, value: V) -> bool {
+        let mut told = Told::new(self.config.listener.as_ref());
+        let weight = self.weigh(&key, &value);
+        let is_in = self.put(key, value, weight, &mut told);
+        told.tell();
+        is_in
+    }
+
+    /// Inserts an entry with a known weight. Runs no code of users but that of the key, the value's clone,
+    /// the policy and the times.
+    pub(crate) fn put(&self, key: K, value: V, weight: u32, told: &mut Told<'_, K, V>) -> bool {
+        let cost = weight.saturating_add(self.config.overhead);
+        let hash = self.table.hasher().hash_one(&key);
+        if u64::from(cost) > self.bound() {
+            self.take_out(&key, RemovalCause::Replaced, told);
+            told.note_owned(key, value, RemovalCause::Size);
+            return false;
+        }
+        let before = self
+            .table
+            .read(&key, |old| (!old.is_claimed()).then(|| (old.cost, old.mark_now(), old.span.ends().soft)));
+        let before = before.flatten();
+        let old_cost = before.map_or(0, |(cost, ..)| cost);
+        if before.is_none() {
+            self.count_insertion();
+        }
+        let present = Now::from_bits(self.present());
+        let mark = match before {
+            Some((_, mark, _)) => mark,
+            // Without a policy, marks are those of an LRU.
+            None => self.policy.try_arrived(hash, present).unwrap_or(Mark::new(present, 0)),
+        };
+        let newcomer = before.is_none().then(|| Candidate::new(hash, cost, mark));
+        let mut room = Room { inner: self, held: 0 };
+        if !room.take(cost.saturating_sub(old_cost), newcomer, told) {
+            told.note_owned(key, value, RemovalCause::Size);
+            if let Some(counters) = &self.counters {
+                counters.refused();
+            }
+            return false;
+        }
+        let now = self.now();
+        let ends = if T::ENDS {
+            let soft = before.map(|(.., soft)| soft).filter(|soft| *soft > now);
+            self.config.times.written(now, &key, &value, soft)
+        } else {
+            Ends::NEVER
+        };
+        let noted = told.clone_key(&key);
+        let stored = Stored::new(value, cost, ends, self.generation(), mark);
+        let credit = pin(|guard| {
+            self.table.put_in(guard, key, stored, |old| {
+                if !old.claim() {
+                    return 0;
+                }
+                let cause = if old.is_in_time(now) { RemovalCause::Replaced } else { RemovalCause::Expired };
+                if let Some(key) = noted {
+                    told.note_owned(key, old.value.clone(), cause);
+                }
+                old.cost
+            })
+        });
+        room.settle(cost, credit.unwrap_or(0), told);
+        true
+    }
+
+    fn bound(&self) -> u64 {
+        self.config.bound.unwrap_or(u64::MAX)
+    }
+
+    /// Counts a new key. Some of them begin an epoch.
+    fn count_insertion(&self) {
+        if self.config.bound.is_none() {
+            return;
+        }
+        // Relaxed, here and below: hits may mark entries with the old epoch for a while.
+        let count = self.written.insertions.fetch_add(1, Ordering::Relaxed) + 1;
+        if count.is_multiple_of(self.epoch_length.load(Ordering::Relaxed)) {
+            self.begin_epoch();
+        }
+    }
+
+    #[cold]
+    pub(crate) fn begin_epoch(&self) {
+        // A policy that was replaced does not know the size yet. The weights of entries may change.
+        let _ = self.policy.try_resize(self.expected_entries());
+        let turn = self.policy.try_begin_epoch().unwrap_or_default();
+        let next = |bits: u64| {
+            let Now { epoch, halvings, .. } = Now::from_bits(bits);
+            Some(Now::new(epoch.wrapping_add(1), halvings.wrapping_add(turn.halvings), turn.late).bits())
+        };
+        let _ = self.now.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        let length = self.policy.try_epoch_length().unwrap_or(1).max(1);
+        self.epoch_length.store(length, Ordering::Relaxed);
+    }
+
+    /// Returns the number of entries that fit about.
+    fn expected_entries(&self) -> u64 {
+        let (bound, taken, len) = (self.bound(), self.taken(), self.table.len() as u64);
+        if !self.config.is_weighed || taken < bound / 2 || len == 0 {
+            return self.config.entries.unwrap_or(0);
+        }
+        (u128::from(len) * u128::from(bound) / u128::from(taken)).try_into().unwrap_or(u64::MAX)
+    }
+
+    // --- removals ---
+
+    /// Removes an entry and returns its value.
+    pub(crate) fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let mut told = Told::new(self.config.listener.as_ref());
+        let value = self.take_out(key, RemovalCause::Explicit, &mut told);
+        told.tell();
+        value
+    }
+
+    /// Removes an entry. Returns its value if lookups saw it.
+    fn take_out<Q: Eq + Hash + ?Sized>(
+        &self,
+        key: &Q,
+        cause: RemovalCause,
+        told: &mut Told<'_, K, V>,
+    ) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let (generation, now) = (self.generation(), self.now());
+        let mut taken = None;
+        let mut take = |key: Option<&K>, old: &Stored<V, T>| {
+            let is_seen = old.is_live(generation) && old.is_in_time(now);
+            if old.claim() {
+                taken = Some((old.cost, is_seen, old.value.clone()));
+                if let Some(key) = key {
+                    let cause = if is_seen { cause } else { RemovalCause::Expired };
+                    told.note(key, &old.value, cause);
+                }
+            }
+        };
+        if self.config.listener.is_some() {
+            // The listener gets the key that the cache has.
+            self.table.retain_from(self.table.position(key), |found, old| {
+                let is_other = found.borrow() != key;
+                if !is_other {
+                    take(Some(found), old);
+                }
+                is_other
+            });
+        } else {
+            pin(|guard| self.table.take_in(guard, key, |old| take(None, old)));
+        }
+        let (cost, is_seen, value) = taken?;
+        self.give(u64::from(cost));
+        is_seen.then_some(value)
+    }
+
+    /// Removes the entries of one bucket for which `f` returns true, and the dead ones. Returns the position
+    /// of the next bucket.
+    pub(crate) fn sweep(
+        &self,
+        from: u64,
+        told: &mut Told<'_, K, V>,
+        f: &mut dyn FnMut(&K, &V) -> bool,
+    ) -> Option<u64> {
+        let (generation, now) = (self.generation(), self.now());
+        let mut back = 0;
+        let next = self.table.retain_from(from, |key, stored| {
+            let cause = if stored.is_claimed() {
+                return false;
+            } else if !stored.is_in_time(now) {
+                RemovalCause::Expired
+            } else if !stored.is_live(generation) || f(key, &stored.value) {
+                RemovalCause::Explicit
+            } else {
+                return true;
+            };
+            if stored.claim() {
+                back += u64::from(stored.cost);
+                told.note(key, &stored.value, cause);
+            }
+            false
+        });
+        self.give(back);
+        next
+    }
+
+    /// Removes all entries for which `f` returns true, and the dead ones.
+    pub(crate) fn sweep_all(&self, f: &mut dyn FnMut(&K, &V) -> bool) {
+        let mut from = Some(0);
+        while let Some(at) = from {
+            let mut told = Told::new(self.config.listener.as_ref());
+            from = self.sweep(at, &mut told, f);
+            told.tell();
+        }
+    }
+
+    /// Makes all entries of now absent at one moment, and removes them.
+    pub(crate) fn invalidate_all(&self) {
+        let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        // No entry of this generation is left when its number comes again.
+        self.sweep_all(&mut |_, _| false);
+    }
+
+    fn give(&self, back: u64) {
+        if back > 0 && self.config.bound.is_some() {
+            self.written.taken.fetch_sub(back, Ordering::Relaxed);
+        }
+    }
+
+    /// Evicts an entry, or finds that the newcomer is worth less.
+    fn evict(&self, newcomer: Option<Candidate>, told: &mut Told<'_, K, V>) -> Evicted {
+        // Another thread may take the victim first.
+        for _ in 0..ATTEMPTS {
+            let evicted = pin(|_| {
+                let (from, victim, cause) = match self.draw(newcomer) {
+                    Drawn::Victim(from, victim, cause) => (from, victim, cause),
+                    Drawn::Refused => return Some(Evicted::Refused),
+                    Drawn::Empty => return Some(Evicted::Empty),
+                };
+                self.unlink(from, victim, cause, told).then_some(Evicted::Made)
+            });
+            if let Some(evicted) = evicted {
+                return evicted;
+            }
+        }
+        Evicted::Empty
+    }
+
+    /// Draws the entries of a bucket, or of a few that follow each other, and lets the policy choose one.
+    fn draw(&self, newcomer: Option<Candidate>) -> Drawn<V, T> {
+        let (generation, now) = (self.generation(), self.now());
+        let mut drawn = [Candidate::default(); DRAWN];
+        let mut places = [(0, ptr::null::<Stored<V, T>>()); DRAWN];
+        let (mut count, mut dead) = (0, None);
+        let mut from = random::next();
+        for _ in 0..VISITS {
+            let next = self.table.visit_from(from, |key, stored| {
+                if stored.is_claimed() {
+                    return;
+                }
+                if !stored.is_live(generation) || !stored.is_in_time(now) {
+                    dead = Some(ptr::from_ref(stored));
+                } else if count < DRAWN {
+                    let hash = self.table.hasher().hash_one(key);
+                    drawn[count] = Candidate::new(hash, stored.cost, stored.mark_now());
+                    places[count] = (from, stored);
+                    count += 1;
+                }
+            });
+            if let Some(dead) = dead {
+                return Drawn::Victim(from, dead, RemovalCause::Expired);
+            }
+            if count == DRAWN {
+                break;
+            }
+            from = next.unwrap_or(0);
+        }
+        if count == 0 {
+            return Drawn::Empty;
+        }
+        let victim = |index: usize| Drawn::Victim(places[index].0, places[index].1, RemovalCause::Size);
+        match self.policy.try_choose(newcomer, &drawn[..count], Now::from_bits(self.present())) {
+            Ok(Verdict::Refuse) if newcomer.is_some() => Drawn::Refused,
+            Ok(Verdict::Evict(index)) => victim(index.min(count - 1)),
+            Ok(Verdict::Refuse) | Err(_) => victim(0),
+        }
+    }
+
+    /// Removes the entry at this address (I2). Returns false if another thread has it.
+    fn unlink(
+        &self,
+        from: u64,
+        victim: *const Stored<V, T>,
+        cause: RemovalCause,
+        told: &mut Told<'_, K, V>,
+    ) -> bool {
+        let mut is_mine = false;
+        let mut cost = 0;
+        self.table.retain_from(from, |key, stored| {
+            if !ptr::eq(stored, victim) {
+                return true;
+            }
+            if stored.claim() {
+                is_mine = true;
+                cost = stored.cost;
+                told.note(key, &stored.value, cause);
+            }
+            false
+        });
+        if is_mine {
+            self.give(u64::from(cost));
+            if let Some(counters) = &self.counters {
+                counters.evicted();
+            }
+        }
+        is_mine
+    }
+}
+
+/// The result of a draw.
+enum Drawn<V, T> {
+    /// An entry, with the position of its bucket.
+    Victim(u64, *const Stored<V, T>, RemovalCause),
+    /// The newcomer is worth less than the drawn entries.
+    Refused,
+    /// No entry was found.
+    Empty,
+}
+
+/// The result of an eviction.
+enum Evicted {
+    /// An entry gave its place.
+    Made,
+    /// The newcomer is worth less than those that were drawn.
+    Refused,
+    /// No entry was found.
+    Empty,
+}
+
+/// A part of the bound, for an entry that is about to come. The drop gives it back.
+struct Room<'a, K: Key, V: Value, S: BuildHasher, T: Span> {
+    inner: &'a Inner<K, V, S, T>,
+    held: u64,
+}
+
+impl<K: Key, V: Value, S: BuildHasher, T: Span> Room<'_, K, V, S, T> {
+    /// Takes a part of the bound, and evicts entries for it. Returns false if the newcomer is refused.
+    fn take(&mut self, wanted: u32, newcomer: Option<Candidate>, told: &mut Told<'_, K, V>) -> bool {
+        let Some(bound) = self.inner.config.bound else { return true };
+        let wanted = u64::from(wanted);
+        if wanted == 0 {
+            return true;
+        }
+        loop {
+            let taken = &self.inner.written.taken;
+            let fits = |now: u64| now.checked_add(wanted).filter(|sum| *sum <= bound);
+            // Relaxed: only a number. The entries have an order of their own.
+            if taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok() {
+                self.held += wanted;
+                return true;
+            }
+            match self.inner.evict(newcomer, told) {
+                Evicted::Made => {}
+                // Or other threads hold all of it, for entries that are about to come.
+                Evicted::Refused | Evicted::Empty => return false,
+            }
+        }
+    }
+
+    /// Turns the part into the cost of an entry that came, and that replaced one of cost `credit`.
+    fn settle(&mut self, cost: u32, credit: u32, told: &mut Told<'_, K, V>) {
+        let Some(bound) = self.inner.config.bound else { return };
+        let (have, cost) = (self.held + u64::from(credit), u64::from(cost));
+        self.held = have.saturating_sub(cost);
+        if have >= cost {
+            return;
+        }
+        // Another thread took the replaced entry out meanwhile, so its cost was given back.
+        self.inner.written.taken.fetch_add(cost - have, Ordering::Relaxed);
+        while self.inner.taken() > bound && matches!(self.inner.evict(None, told), Evicted::Made) {}
+    }
+}
+
+impl<K: Key, V: Value, S: BuildHasher, T: Span> Drop for Room<'_, K, V, S, T> {
+    fn drop(&mut self) {
+        self.inner.give(self.held);
+    }
+}
+
+/// A cache as the place of a value that was loaded.
+struct Loaded<'a, 'b, K: Held, V: Held, S, T: Span> {
+    inner: &'a Inner<K, V, S, T>,
+    told: &'b mut Told<'a, K, V>,
+}
+
+impl<K: Key, V: Value, S: BuildHasher, T: Span> Place<K, V> for Loaded<'_, '_, K, V, S, T> {
+    fn find(&self, key: &K) -> Option<V> {
+        self.inner.look_up(key)
+    }
+
+    fn put(self, key: K, value: V) {
+        let weight = self.inner.weigh(&key, &value);
+        self.inner.put(key, value, weight, self.told);
+    }
+}
+
+impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
+    fn weigh(&self, key: &K, value: &V) -> u32 {
+        self.config.weigher.as_ref().map_or(1, |weigher| weigher(key, value))
+    }
+
+    /// Joins the load of an absent key.
+    pub(crate) fn join(&self, key: K) -> Joined<'_, K, V> {
+        let hash = self.table.hasher().hash_one(&key);
+        let mut told = Told::new(None);
+        self.loads.join(&Loaded { inner: self, told: &mut told }, hash, key)
+    }
+
+    /// Ends the load of a key: its value goes into the cache, and to all callers that wait.
+    pub(crate) fn finish(&self, turn: Turn<'_, K, V>, value: V) -> V {
+        let mut told = Told::new(self.config.listener.as_ref());
+        let value = turn.finish(Loaded { inner: self, told: &mut told }, value);
+        told.tell();
+        if let Some(counters) = &self.counters {
+            counters.loaded(true);
+        }
+        value
+    }
+
+    /// Notes a load without a value.
+    pub(crate) fn failed(&self) {
+        if let Some(counters) = &self.counters {
+            counters.loaded(false);
+        }
+    }
+
+    fn look_up<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        if T::ENDS { self.get_in_time(key) } else { self.get_endless(key) }
+    }
+}

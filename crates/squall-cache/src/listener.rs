@@ -1,0 +1,74 @@
+//! Listeners of evictions.
+
+use std::sync::Arc;
+
+/// The reason why an entry left the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RemovalCause {
+    /// Its time was over.
+    Expired,
+    /// The program removed it.
+    Explicit,
+    /// The program replaced its value.
+    Replaced,
+    /// The cache was full, and the policy chose it. The new entry itself may be the one.
+    Size,
+}
+
+impl RemovalCause {
+    /// Returns whether the cache removed the entry by itself.
+    pub fn was_evicted(self) -> bool {
+        matches!(self, RemovalCause::Expired | RemovalCause::Size)
+    }
+}
+
+type Call<K, V> = Box<dyn Fn(Arc<K>, V, RemovalCause) + Send + Sync>;
+
+/// A listener, and a way to clone keys.
+pub(crate) struct Listener<K, V> {
+    pub(crate) call: Call<K, V>,
+    pub(crate) clone_key: fn(&K) -> K,
+}
+
+/// The entries that an operation of the cache removed. They are told after it, outside all locks.
+pub(crate) struct Told<'a, K, V> {
+    listener: Option<&'a Listener<K, V>>,
+    entries: Vec<(K, V, RemovalCause)>,
+}
+
+impl<'a, K, V> Told<'a, K, V> {
+    pub(crate) fn new(listener: Option<&'a Listener<K, V>>) -> Told<'a, K, V> {
+        Told { listener, entries: Vec::new() }
+    }
+
+    /// Returns a clone of a key if there is a listener.
+    pub(crate) fn clone_key(&self, key: &K) -> Option<K> {
+        self.listener.map(|listener| (listener.clone_key)(key))
+    }
+
+    /// Notes an entry that stays in the hands of others.
+    pub(crate) fn note(&mut self, key: &K, value: &V, cause: RemovalCause)
+    where
+        V: Clone,
+    {
+        if let Some(listener) = self.listener {
+            self.entries.push(((listener.clone_key)(key), value.clone(), cause));
+        }
+    }
+
+    /// Notes an entry that never was in the cache.
+    pub(crate) fn note_owned(&mut self, key: K, value: V, cause: RemovalCause) {
+        if self.listener.is_some() {
+            self.entries.push((key, value, cause));
+        }
+    }
+
+    /// Calls the listener. A panic of it loses the calls after it.
+    pub(crate) fn tell(self) {
+        let Some(listener) = self.listener else { return };
+        for (key, value, cause) in self.entries {
+            (listener.call)(Arc::new(key), value, cause);
+        }
+    }
+}

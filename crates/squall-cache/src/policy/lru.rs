@@ -1,0 +1,51 @@
+//! Sampled LRU: of the entries that were drawn, the one with the oldest mark leaves.
+
+use squall_core::Owned;
+use squall_core::swap::Replacement;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Candidate, Eviction, Mark, Now, Turn, Verdict};
+
+/// Epochs in which the cache is filled once.
+const EPOCHS: u64 = 32;
+
+struct Lru {
+    entries: AtomicU64,
+}
+
+/// Returns a policy that evicts the entry that was unused for longest, of some that are drawn.
+///
+/// # Panics
+/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
+#[track_caller]
+pub fn lru() -> Owned<dyn Eviction> {
+    squall_core::shared(Lru { entries: AtomicU64::new(0) })
+}
+
+/// Returns a replacement in this form, for a hot-swap of a policy.
+pub fn new_lru() -> Replacement<dyn Eviction> {
+    Replacement::shared(Lru { entries: AtomicU64::new(0) })
+}
+
+impl Eviction for Lru {
+    fn resize(&self, entries: u64) {
+        self.entries.store(entries, Ordering::Relaxed);
+    }
+
+    fn epoch_length(&self) -> u64 {
+        (self.entries.load(Ordering::Relaxed) / EPOCHS).max(1)
+    }
+
+    fn begin_epoch(&self) -> Turn {
+        Turn::default()
+    }
+
+    fn arrived(&self, _: u64, now: Now) -> Mark {
+        Mark::new(now, 0)
+    }
+
+    fn choose(&self, _: Option<Candidate>, drawn: &[Candidate], now: Now) -> Verdict {
+        let oldest = drawn.iter().enumerate().max_by_key(|(_, drawn)| drawn.mark.age(now));
+        oldest.map_or(Verdict::Refuse, |(index, _)| Verdict::Evict(index))
+    }
+}

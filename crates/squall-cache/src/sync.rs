@@ -1,0 +1,357 @@
+//! The cache for threads.
+
+use squall_core::Handle;
+use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
+use squall_parts::loads::{Joined, Turn, Waited};
+use std::borrow::Borrow;
+use std::collections::VecDeque;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::DefaultHasher;
+use crate::builder::CacheBuilder;
+use crate::inner::Inner;
+use crate::policy::Eviction;
+use crate::stats::Statistics;
+use crate::stored::{Ending, Endless};
+
+/// A bounded cache that threads share. Clones are the same cache.
+///
+/// [`future::Cache`](crate::future::Cache) is its form for tasks.
+///
+/// ```
+/// use squall::cache::Cache;
+///
+/// let squares: Cache<u64, u64> = Cache::new(1000);
+/// assert_eq!(squares.get_with(7, || 49), 49); // of several callers, one computes
+/// assert_eq!(squares.get(&7), Some(49));
+/// for n in 0..100_000 {
+///     squares.insert(n, n * n);
+/// }
+/// assert!(squares.entry_count() <= 1000);
+/// ```
+///
+/// # Cost
+/// A hit writes no memory that other processors read, but one mark in an entry and epoch; an epoch is a
+/// number of insertions. An insertion into a full cache looks at the entries of a bucket.
+pub struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S = DefaultHasher>(
+    pub(crate) Kind<K, V, S>,
+);
+
+/// The cache in two forms: entries that never end need no times.
+pub(crate) enum Kind<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+    Endless(Arc<Inner<K, V, S, Endless>>),
+    Ending(Arc<Inner<K, V, S, Ending>>),
+}
+
+/// Runs code on the cache of either form.
+macro_rules! on {
+    ($cache:expr, $inner:ident => $act:expr) => {
+        match &$cache.0 {
+            $crate::sync::Kind::Endless($inner) => $act,
+            $crate::sync::Kind::Ending($inner) => $act,
+        }
+    };
+}
+pub(crate) use on;
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Clone for Cache<K, V, S> {
+    fn clone(&self) -> Cache<K, V, S> {
+        Cache(match &self.0 {
+            Kind::Endless(inner) => Kind::Endless(inner.clone()),
+            Kind::Ending(inner) => Kind::Ending(inner.clone()),
+        })
+    }
+}
+
+impl<K, V> Cache<K, V>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// Returns a cache of at most this many entries.
+    ///
+    /// # Panics
+    /// As [`CacheBuilder::build`].
+    #[track_caller]
+    pub fn new(max_capacity: u64) -> Cache<K, V> {
+        CacheBuilder::new(max_capacity).build()
+    }
+
+    /// Returns a builder of caches.
+    pub fn builder() -> CacheBuilder<K, V> {
+        CacheBuilder::default()
+    }
+}
+
+impl<K, V, S> Cache<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Returns the value of a key.
+    #[inline]
+    pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        on!(self, inner => inner.get(key))
+    }
+
+    /// Whether the key is there. Does not count as a use of its entry.
+    pub fn contains_key<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        on!(self, inner => inner.contains(key))
+    }
+
+    /// Inserts an entry, or replaces the value of its key.
+    ///
+    /// The policy may refuse a new entry if the cache is full. An entry that needs more than the whole bound
+    /// is refused too, and takes an older value of its key with it. The listener gets a refused entry, with
+    /// the cause [`Size`](crate::RemovalCause::Size).
+    ///
+    /// # Panics
+    /// If the weigher, the listener or the times panic.
+    pub fn insert(&self, key: K, value: V) {
+        on!(self, inner => inner.insert(key, value));
+    }
+
+    /// Removes a key and returns its value.
+    pub fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        on!(self, inner => inner.remove(key))
+    }
+
+    /// Removes a key.
+    pub fn invalidate<Q: Eq + Hash + ?Sized>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        self.remove(key);
+    }
+
+    /// Removes all entries. Lookups miss them as soon as this begins.
+    ///
+    /// # Cost
+    /// Visits all entries.
+    pub fn invalidate_all(&self) {
+        on!(self, inner => inner.invalidate_all());
+    }
+
+    /// Removes the entries for which `is_invalid` returns true. It runs within an operation: it must be
+    /// short, and must not use the cache.
+    ///
+    /// # Cost
+    /// Visits all entries.
+    pub fn invalidate_entries_if(&self, mut is_invalid: impl FnMut(&K, &V) -> bool) {
+        on!(self, inner => inner.sweep_all(&mut is_invalid));
+    }
+
+    /// Removes expired entries.
+    ///
+    /// Lookups never see them, and they leave when an insertion needs their place. Call this if their memory,
+    /// or the listener, should not wait for that.
+    pub fn run_pending_tasks(&self) {
+        on!(self, inner => inner.sweep_all(&mut |_, _| false));
+    }
+
+    /// Returns the value of a key. If it is absent, `init` makes it.
+    ///
+    /// Of several callers of an absent key one runs its `init`, and the others wait for its value. If it
+    /// panics, the next one runs its own. `init` may use the cache, but for this key.
+    ///
+    /// # Panics
+    /// If `init` panics, or the weigher, the listener or the times.
+    pub fn get_with(&self, key: K, init: impl FnOnce() -> V) -> V {
+        let made: Result<V, std::convert::Infallible> = self.load(key, || Ok(init()));
+        match made {
+            Ok(value) => value,
+        }
+    }
+
+    /// Like [`get_with`](Self::get_with), for a borrowed key.
+    pub fn get_with_by_ref<Q: Eq + Hash + ToOwned<Owned = K> + ?Sized>(
+        &self,
+        key: &Q,
+        init: impl FnOnce() -> V,
+    ) -> V
+    where
+        K: Borrow<Q>,
+    {
+        self.get(key).unwrap_or_else(|| self.get_with(key.to_owned(), init))
+    }
+
+    /// Returns the value of a key. If it is absent, `init` makes it, or returns `None`.
+    ///
+    /// As [`get_with`](Self::get_with). If `init` returns `None`, the next caller runs its own.
+    pub fn optionally_get_with(&self, key: K, init: impl FnOnce() -> Option<V>) -> Option<V> {
+        self.load(key, || init().ok_or(())).ok()
+    }
+
+    /// Returns the value of a key. If it is absent, `init` makes it, or fails.
+    ///
+    /// As [`get_with`](Self::get_with). If `init` fails, the next caller runs its own.
+    ///
+    /// # Errors
+    /// That of `init`.
+    pub fn try_get_with<E>(&self, key: K, init: impl FnOnce() -> Result<V, E>) -> Result<V, Arc<E>> {
+        self.load(key, init).map_err(Arc::new)
+    }
+
+    fn load<E>(&self, key: K, init: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+        if let Some(value) = self.get(&key) {
+            return Ok(value);
+        }
+        on!(self, inner => {
+            let turn = match inner.join(key) {
+                Joined::Found(value) => return Ok(value),
+                Joined::Turn(turn) => turn,
+                Joined::Wait(wait) => match wait.block() {
+                    Waited::Value(value) => return Ok(value),
+                    Waited::Turn(turn) => turn,
+                },
+            };
+            let mut loading = Loading { turn: Some(turn), failed: || inner.failed() };
+            let value = init()?;
+            let turn = loading.turn.take().expect("a load ends once");
+            Ok(inner.finish(turn, value))
+        })
+    }
+
+    /// Returns a walk over the entries. An entry that comes or goes meanwhile may be missing. Does not count
+    /// as a use.
+    pub fn iter(&self) -> Iter<'_, K, V, S>
+    where
+        K: Clone,
+    {
+        Iter { cache: self, from: Some(0), ready: VecDeque::new() }
+    }
+
+    /// Returns the approximate number of entries, with expired ones.
+    pub fn entry_count(&self) -> u64 {
+        on!(self, inner => inner.table.len() as u64)
+    }
+
+    /// Returns the sum of the weights, with those of entries that are about to come; the bytes if the memory
+    /// is bounded; the number of entries if there is no bound.
+    pub fn weighted_size(&self) -> u64 {
+        on!(self, inner => if inner.config.bound.is_some() { inner.taken() } else { inner.table.len() as u64 })
+    }
+
+    /// Returns the bound.
+    pub fn max_capacity(&self) -> Option<u64> {
+        on!(self, inner => inner.config.bound)
+    }
+
+    /// Returns the times after which entries expire: after an insertion, and after a use.
+    pub fn times(&self) -> (Option<Duration>, Option<Duration>) {
+        on!(self, inner => inner.config.times.limits())
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> Option<&str> {
+        on!(self, inner => inner.config.name.as_deref())
+    }
+
+    /// Replaces the policy of evictions, while other threads use the cache. The new policy begins without
+    /// the state of the old one, but with the marks of the entries.
+    ///
+    /// ```
+    /// use squall::cache::{Cache, policy};
+    ///
+    /// let cache: Cache<u64, u64> = Cache::new(100);
+    /// cache.swap_policy(policy::new_lru())?;
+    /// # Ok::<(), squall::swap::SwapError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SwapError`]: another swap runs, or the calling thread is inside an operation. The old policy stays.
+    pub fn swap_policy(&self, new: Replacement<dyn Eviction>) -> Result<SwapReport, SwapError> {
+        let report = Swap::new(self.policy()).without_state().run(new)?;
+        on!(self, inner => inner.begin_epoch());
+        Ok(report)
+    }
+
+    /// Returns the policy of evictions. [`swap_policy`](Self::swap_policy) replaces it.
+    pub fn policy(&self) -> Handle<dyn Eviction> {
+        on!(self, inner => inner.policy())
+    }
+
+    /// Returns the statistics, all zero unless the builder asked for them.
+    pub fn statistics(&self) -> Statistics {
+        on!(self, inner => inner.counters.as_ref().map(|counters| counters.read()).unwrap_or_default())
+    }
+}
+
+/// A load, noted as failed unless its turn is taken out.
+pub(crate) struct Loading<'a, K, V, F: Fn()> {
+    pub(crate) turn: Option<Turn<'a, K, V>>,
+    pub(crate) failed: F,
+}
+
+impl<K, V, F: Fn()> Drop for Loading<'_, K, V, F> {
+    fn drop(&mut self) {
+        if self.turn.is_some() {
+            (self.failed)();
+        }
+    }
+}
+
+/// A walk over the entries of a cache.
+pub struct Iter<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+    cache: &'a Cache<K, V, S>,
+    from: Option<u64>,
+    ready: VecDeque<(Arc<K>, V)>,
+}
+
+impl<K, V, S> Iterator for Iter<'_, K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    type Item = (Arc<K>, V);
+
+    fn next(&mut self) -> Option<(Arc<K>, V)> {
+        while self.ready.is_empty() {
+            let at = self.from?;
+            let ready = &mut self.ready;
+            let mut note = |key: &K, value: &V| ready.push_back((Arc::new(key.clone()), value.clone()));
+            self.from = on!(self.cache, inner => inner.visit(at, &mut note));
+        }
+        self.ready.pop_front()
+    }
+}
+
+impl<'a, K, V, S> IntoIterator for &'a Cache<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    type Item = (Arc<K>, V);
+    type IntoIter = Iter<'a, K, V, S>;
+
+    fn into_iter(self) -> Iter<'a, K, V, S> {
+        self.iter()
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for Iter<'_, K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter").finish_non_exhaustive()
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for Cache<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,154 @@
+//! The clock of a cache, and the times of its entries.
+//!
+//! The clock is the system's monotonic one: a change of the system's date does not move it. It stands while
+//! the system is suspended.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The end of an entry that never expires.
+const NEVER: u64 = u64::MAX;
+
+/// Decides how long each entry lives. All methods return the time from now until the entry expires. Without a
+/// time, it never does.
+pub trait Expiry<K, V>: Send + Sync {
+    /// Called when an entry is inserted.
+    fn expire_after_create(&self, key: &K, value: &V) -> Option<Duration> {
+        let _ = (key, value);
+        None
+    }
+
+    /// Called when the value of an entry is replaced. `left` is the time that the old value had.
+    fn expire_after_update(&self, key: &K, value: &V, left: Option<Duration>) -> Option<Duration> {
+        let _ = (key, value);
+        left
+    }
+
+    /// Called at a hit, within the lookup: it must be short, and must not use the cache.
+    fn expire_after_read(&self, key: &K, value: &V, left: Option<Duration>) -> Option<Duration> {
+        let _ = (key, value);
+        left
+    }
+}
+
+/// A clock that a program moves itself, for tests of programs with times.
+#[derive(Clone, Debug, Default)]
+pub struct ManualClock(Arc<AtomicU64>);
+
+impl ManualClock {
+    /// Returns a clock at the time 0.
+    pub fn new() -> ManualClock {
+        ManualClock::default()
+    }
+
+    /// Moves the clock forward.
+    pub fn advance(&self, by: Duration) {
+        let advanced = |now: u64| Some(now.saturating_add(nanoseconds(by)));
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advanced);
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Clock {
+    System(Instant),
+    Manual(ManualClock),
+}
+
+impl Clock {
+    /// Returns the nanoseconds since the cache was made.
+    pub(crate) fn now(&self) -> u64 {
+        match self {
+            Clock::System(start) => nanoseconds(start.elapsed()),
+            Clock::Manual(clock) => clock.0.load(Ordering::Relaxed),
+        }
+        // Entries that never end live at the end of the clock too.
+        .min(NEVER - 1)
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(NEVER)
+}
+
+/// The rules for the times of entries.
+pub(crate) struct Times<K, V> {
+    pub(crate) clock: Clock,
+    to_live: Option<u64>,
+    to_idle: Option<u64>,
+    expiry: Option<Arc<dyn Expiry<K, V>>>,
+}
+
+impl<K, V> Times<K, V> {
+    pub(crate) fn new(
+        clock: Clock,
+        to_live: Option<Duration>,
+        to_idle: Option<Duration>,
+        expiry: Option<Arc<dyn Expiry<K, V>>>,
+    ) -> Times<K, V> {
+        Times { clock, to_live: to_live.map(nanoseconds), to_idle: to_idle.map(nanoseconds), expiry }
+    }
+
+    pub(crate) fn limits(&self) -> (Option<Duration>, Option<Duration>) {
+        (self.to_live.map(Duration::from_nanos), self.to_idle.map(Duration::from_nanos))
+    }
+
+    /// Returns the end of an entry that is written now. `before` is the end of the value that it replaces.
+    pub(crate) fn written(&self, now: u64, key: &K, value: &V, before: Option<u64>) -> Ends {
+        let after = |time: u64| now.saturating_add(time);
+        let own = self.expiry.as_ref().and_then(|expiry| match before {
+            Some(end) => expiry.expire_after_update(key, value, left(now, end)),
+            None => expiry.expire_after_create(key, value),
+        });
+        let live = self.to_live.map_or(NEVER, after);
+        let own = own.map_or(NEVER, |time| after(nanoseconds(time)));
+        let soft = self.to_idle.map_or(NEVER, after).min(own).min(live);
+        // A hit that moves the idle time leaves the entry's own.
+        Ends { soft, hard: if self.to_idle.is_some() { own.min(live) } else { live } }
+    }
+
+    /// Returns the new end of an entry that is read now, if it changes by more than a sixty-fourth.
+    #[inline]
+    pub(crate) fn read(&self, now: u64, key: &K, value: &V, ends: Ends) -> Option<u64> {
+        if self.to_idle.is_none() && self.expiry.is_none() {
+            return None;
+        }
+        self.read_slowly(now, key, value, ends)
+    }
+
+    #[cold]
+    fn read_slowly(&self, now: u64, key: &K, value: &V, ends: Ends) -> Option<u64> {
+        let mut end = ends.soft;
+        if let Some(idle) = self.to_idle {
+            let later = now.saturating_add(idle).min(ends.hard);
+            if later.abs_diff(end) > idle / 64 {
+                end = later;
+            }
+        }
+        if let Some(expiry) = &self.expiry {
+            let before = left(now, ends.soft);
+            let after = expiry.expire_after_read(key, value, before);
+            if after != before {
+                end = after.map_or(NEVER, |time| now.saturating_add(nanoseconds(time))).min(ends.hard);
+            }
+        }
+        (end != ends.soft).then_some(end)
+    }
+}
+
+/// The times after which an entry is absent.
+#[derive(Clone, Copy)]
+pub(crate) struct Ends {
+    /// Moved by hits.
+    pub(crate) soft: u64,
+    /// Not moved by hits.
+    pub(crate) hard: u64,
+}
+
+impl Ends {
+    pub(crate) const NEVER: Ends = Ends { soft: NEVER, hard: NEVER };
+}
+
+fn left(now: u64, end: u64) -> Option<Duration> {
+    (end != NEVER).then(|| Duration::from_nanos(end.saturating_sub(now)))
+}

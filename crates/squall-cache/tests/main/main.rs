@@ -1,0 +1,8 @@
+//! Tests of caches.
+#![cfg(not(loom))]
+
+mod bounds;
+mod loads;
+mod policies;
+mod removals;
+mod times;
