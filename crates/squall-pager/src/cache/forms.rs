@@ -24,15 +24,15 @@ pub(super) struct Cache<I: Index, const ADAPTS: bool> {
 }
 
 /// Representative. The alignment prevents false sharing with neighbours in memory, which belong to other
-/// processors.
-#[repr(align(128))]
+/// processors. The fields that a lookup reads come first, so that they share a line.
+#[repr(C, align(128))]
 pub(super) struct Local<I: Index, const ADAPTS: bool> {
+    /// Empty in a cache without replicas.
+    replicas: Option<Arc<Replicas>>,
+    at: RepContext<Cache<I, ADAPTS>>,
     index: I::Local,
     body: Arc<Body>,
     writers: Arc<LocalWriters>,
-    at: RepContext<Cache<I, ADAPTS>>,
-    /// Read on each lookup, so it lies beside the index. Empty in a cache without replicas.
-    replicas: Option<Arc<Replicas>>,
 }
 
 /// State that a swap moves.
