@@ -77,7 +77,7 @@ trait More: Bytes {
 }
 
 /// Larger than any recycled block.
-struct Large([u8; 5000], Counted);
+struct Large([u8; 5000], #[expect(dead_code, reason = "its drop counts")] Counted);
 
 /// Counts its drop, if it has a count. Objects of other tests, which may end at any time, lack one.
 struct Counted(Option<Arc<AtomicUsize>>);
