@@ -312,7 +312,9 @@ impl<'a> Round<'a> {
             }
         } else {
             let new = if is_shared { objects::new_shared() } else { objects::new_distributed() };
-            Swap::new(object).timeout(WOKEN_WITHIN).run(new).map(|_| ())
+            // A thread may lose its processor inside a call for longer than the usual limit.
+            let swap = Swap::new(object).timeout(WOKEN_WITHIN).drain_timeout(WOKEN_WITHIN);
+            swap.run(new).map(|_| ())
         };
         match swapped.map_err(|error| (error.failure(), error)) {
             Ok(()) => {
