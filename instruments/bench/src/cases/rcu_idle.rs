@@ -47,7 +47,7 @@ const IDLE: Duration = Duration::from_secs(1);
 const SETTLE: Duration = Duration::from_millis(100);
 const SETTLE_MOMENTS_MAX: usize = 20;
 /// Stack of each thread, in bytes.
-const STACK_BYTES: usize = 128 * 1024;
+const STACK_BYTES: usize = 256 * 1024;
 
 /// Items that each thread allocates and frees at first.
 const WARM_ITEMS: usize = 256;
@@ -59,7 +59,8 @@ fn item(n: usize) -> Box<[u64; 8]> {
 /// Touches the stack pages that the library's slow paths may need.
 #[inline(never)]
 fn touch_stack() {
-    black_box([1u8; STACK_BYTES / 4]);
+    // A build without optimisation has several copies of it.
+    black_box([1u8; 32 * 1024]);
 }
 
 fn measure(setting: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String> {
