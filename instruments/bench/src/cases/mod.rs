@@ -80,6 +80,7 @@ static CASES: &[&Case] = &[
     &pager::GREP,
     &pager::UNMAP,
     &pager::SWAP_SOURCE,
+    &pager::CLONE,
     &cell::CASE,
     &map::GET,
     &map::MIXED,

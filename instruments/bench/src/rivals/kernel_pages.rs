@@ -32,6 +32,11 @@ impl Anonymous {
         }
     }
 
+    /// Its first address.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.at
+    }
+
     /// Its bytes.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: the mapping is readable, writable and filled with zeros by the kernel. It lives as long as

@@ -11,6 +11,8 @@ pub(crate) mod bags;
 pub(crate) mod calls;
 pub(crate) mod cells;
 pub(crate) mod channels;
+#[allow(unsafe_code)]
+pub(crate) mod clones;
 pub(crate) mod counters;
 #[allow(unsafe_code)]
 pub(crate) mod epoch;
