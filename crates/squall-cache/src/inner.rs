@@ -252,19 +252,25 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         };
         let noted = told.clone_key(&key);
         let stored = Stored::new(value, cost, ends, self.generation(), mark);
-        let credit = pin(|guard| {
+        let mut is_over = false;
+        let replaced = pin(|guard| {
             self.table.put_in(guard, key, stored, |old| {
-                if !old.claim() {
-                    return 0;
-                }
-                let cause = if old.is_in_time(now) { RemovalCause::Replaced } else { RemovalCause::Expired };
-                if let Some(key) = noted {
+                let is_mine = old.claim();
+                // Before the clone, which may panic: the new entry is in.
+                is_over = room.settle(cost, if is_mine { old.cost } else { 0 });
+                if let (true, Some(key)) = (is_mine, noted) {
+                    let cause =
+                        if old.is_in_time(now) { RemovalCause::Replaced } else { RemovalCause::Expired };
                     told.note_owned(key, old.value.clone(), cause);
                 }
-                old.cost
             })
         });
-        room.settle(cost, credit.unwrap_or(0), told);
+        if replaced.is_none() {
+            is_over = room.settle(cost, 0);
+        }
+        if is_over {
+            room.trim(told);
+        }
         true
     }
 
@@ -331,32 +337,35 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         K: Borrow<Q>,
     {
         let (generation, now) = (self.generation(), self.now());
-        let mut taken = None;
-        let mut take = |key: Option<&K>, old: &Stored<V, T>| {
-            let is_seen = old.is_live(generation) && old.is_in_time(now);
-            if old.claim() {
-                taken = Some((old.cost, is_seen, old.value.clone()));
-                if let Some(key) = key {
-                    let cause = if is_seen { cause } else { RemovalCause::Expired };
-                    told.note(key, &old.value, cause);
-                }
-            }
-        };
+        let is_seen = |old: &Stored<V, T>| old.is_live(generation) && old.is_in_time(now);
+        let mut room = Room { inner: self, held: 0 };
+        let mut value = None;
         if self.config.listener.is_some() {
-            // The listener gets the key that the cache has.
+            // The listener gets the key that the cache has. If another thread replaces the value meanwhile,
+            // the new one is taken out too.
             self.table.retain_from(self.table.position(key), |found, old| {
-                let is_other = found.borrow() != key;
-                if !is_other {
-                    take(Some(found), old);
+                if found.borrow() != key {
+                    return true;
                 }
-                is_other
+                let is_seen = is_seen(old);
+                let cause = if is_seen { cause } else { RemovalCause::Expired };
+                let (note, taken) = (told.prepare(found, &old.value, cause), old.value.clone());
+                if room.claim(old) {
+                    told.add(note);
+                    value = is_seen.then_some(taken);
+                }
+                false
             });
         } else {
-            pin(|guard| self.table.take_in(guard, key, |old| take(None, old)));
+            value = pin(|guard| {
+                let taken = self.table.take_in(guard, key, |old| {
+                    let is_seen = is_seen(old);
+                    (room.claim(old) && is_seen).then(|| old.value.clone())
+                });
+                taken.flatten()
+            });
         }
-        let (cost, is_seen, value) = taken?;
-        self.give(u64::from(cost));
-        is_seen.then_some(value)
+        value
     }
 
     /// Removes the entries of one bucket for which `f` returns true, and the dead ones. Returns the position
@@ -368,8 +377,8 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         f: &mut dyn FnMut(&K, &V) -> bool,
     ) -> Option<u64> {
         let (generation, now) = (self.generation(), self.now());
-        let mut back = 0;
-        let next = self.table.retain_from(from, |key, stored| {
+        let mut room = Room { inner: self, held: 0 };
+        self.table.retain_from(from, |key, stored| {
             let cause = if stored.is_claimed() {
                 return false;
             } else if !stored.is_in_time(now) {
@@ -379,14 +388,12 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
             } else {
                 return true;
             };
-            if stored.claim() {
-                back += u64::from(stored.cost);
-                told.note(key, &stored.value, cause);
+            let note = told.prepare(key, &stored.value, cause);
+            if room.claim(stored) {
+                told.add(note);
             }
             false
-        });
-        self.give(back);
-        next
+        })
     }
 
     /// Removes all entries for which `f` returns true, and the dead ones.
@@ -481,23 +488,20 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         told: &mut Told<'_, K, V>,
     ) -> bool {
         let mut is_mine = false;
-        let mut cost = 0;
+        let mut room = Room { inner: self, held: 0 };
         self.table.retain_from(from, |key, stored| {
             if !ptr::eq(stored, victim) {
                 return true;
             }
-            if stored.claim() {
+            let note = told.prepare(key, &stored.value, cause);
+            if room.claim(stored) {
                 is_mine = true;
-                cost = stored.cost;
-                told.note(key, &stored.value, cause);
+                told.add(note);
             }
             false
         });
-        if is_mine {
-            self.give(u64::from(cost));
-            if let Some(counters) = &self.counters {
-                counters.evicted();
-            }
+        if is_mine && let Some(counters) = &self.counters {
+            counters.evicted();
         }
         is_mine
     }
@@ -523,7 +527,8 @@ enum Evicted {
     Empty,
 }
 
-/// A part of the bound, for an entry that is about to come. The drop gives it back.
+/// A part of the bound, for an entry that is about to come, or of one that was claimed. The drop gives it
+/// back, also in a panic of the program's code.
 struct Room<'a, K: Key, V: Value, S: BuildHasher, T: Span> {
     inner: &'a Inner<K, V, S, T>,
     held: u64,
@@ -553,17 +558,35 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Room<'_, K, V, S, T> {
         }
     }
 
-    /// Turns the part into the cost of an entry that came, and that replaced one of cost `credit`.
-    fn settle(&mut self, cost: u32, credit: u32, told: &mut Told<'_, K, V>) {
-        let Some(bound) = self.inner.config.bound else { return };
+    /// Claims an entry, with its part of the bound (stored/I1). Returns false if another thread has it.
+    fn claim(&mut self, stored: &Stored<V, T>) -> bool {
+        let is_mine = stored.claim();
+        if is_mine {
+            self.held += u64::from(stored.cost);
+        }
+        is_mine
+    }
+
+    /// Turns the part into the cost of an entry that came, and that replaced one of cost `credit`. Returns
+    /// whether the bound may be exceeded.
+    fn settle(&mut self, cost: u32, credit: u32) -> bool {
+        if self.inner.config.bound.is_none() {
+            return false;
+        }
         let (have, cost) = (self.held + u64::from(credit), u64::from(cost));
         self.held = have.saturating_sub(cost);
-        if have >= cost {
-            return;
+        if have < cost {
+            // Another thread took the replaced entry out meanwhile, so its cost was given back.
+            self.inner.written.taken.fetch_add(cost - have, Ordering::Relaxed);
         }
-        // Another thread took the replaced entry out meanwhile, so its cost was given back.
-        self.inner.written.taken.fetch_add(cost - have, Ordering::Relaxed);
-        while self.inner.taken() > bound && matches!(self.inner.evict(None, told), Evicted::Made) {}
+        have < cost
+    }
+
+    /// Evicts entries until the bound holds again.
+    fn trim(&self, told: &mut Told<'_, K, V>) {
+        while self.inner.taken() > self.inner.bound() && matches!(self.inner.evict(None, told), Evicted::Made)
+        {
+        }
     }
 }
 

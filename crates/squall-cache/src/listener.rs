@@ -47,17 +47,20 @@ impl<'a, K, V> Told<'a, K, V> {
         self.listener.map(|listener| (listener.clone_key)(key))
     }
 
-    /// Notes an entry that stays in the hands of others.
-    pub(crate) fn note(&mut self, key: &K, value: &V, cause: RemovalCause)
+    /// Clones an entry if there is a listener. Called before the entry is claimed, since a clone may panic.
+    pub(crate) fn prepare(&self, key: &K, value: &V, cause: RemovalCause) -> Option<(K, V, RemovalCause)>
     where
         V: Clone,
     {
-        if let Some(listener) = self.listener {
-            self.entries.push(((listener.clone_key)(key), value.clone(), cause));
-        }
+        self.listener.map(|listener| ((listener.clone_key)(key), value.clone(), cause))
     }
 
-    /// Notes an entry that never was in the cache.
+    /// Notes an entry that was claimed.
+    pub(crate) fn add(&mut self, entry: Option<(K, V, RemovalCause)>) {
+        self.entries.extend(entry);
+    }
+
+    /// Notes an entry that is in no other hands.
     pub(crate) fn note_owned(&mut self, key: K, value: V, cause: RemovalCause) {
         if self.listener.is_some() {
             self.entries.push((key, value, cause));

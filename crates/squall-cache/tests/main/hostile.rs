@@ -1,0 +1,129 @@
+//! Keys, values and closures that panic, or use the cache again.
+
+use squall_cache::{Cache, RemovalCause};
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, OnceLock};
+
+thread_local! {
+    /// The clones of a [`Fragile`] until one panics.
+    static CLONES: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// A value with a clone that panics on demand.
+#[derive(Debug, PartialEq)]
+struct Fragile(u64);
+
+impl Clone for Fragile {
+    fn clone(&self) -> Fragile {
+        let left = CLONES.get();
+        assert!(left > 0, "a clone that panics");
+        CLONES.set(left - 1);
+        Fragile(self.0)
+    }
+}
+
+fn panics<R>(f: impl FnOnce() -> R) -> bool {
+    let caught = catch_unwind(AssertUnwindSafe(f)).is_err();
+    CLONES.set(usize::MAX);
+    caught
+}
+
+/// Checks that each entry is counted in the bound, and nothing else.
+fn assert_counted<K, V>(cache: &Cache<K, V>)
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    assert_eq!(cache.iter().count() as u64, cache.weighted_size());
+}
+
+#[test]
+fn a_predicate_that_panics_keeps_the_count_of_the_bound() {
+    for good in 1..20 {
+        let cache: Cache<u64, u64> = Cache::new(100);
+        (0..100).for_each(|n| cache.insert(n, n));
+        let mut looked = 0;
+        let invalid = |_: &u64, _: &u64| {
+            looked += 1;
+            assert!(looked <= good, "a predicate that panics");
+            true
+        };
+        assert!(panics(|| cache.invalidate_entries_if(invalid)));
+        assert_counted(&cache);
+    }
+}
+
+#[test]
+fn a_clone_that_panics_keeps_the_count_of_the_bound() {
+    for listens in [false, true] {
+        let told: Arc<Mutex<Vec<u64>>> = Arc::default();
+        let mut builder = Cache::<u64, Fragile>::builder().max_capacity(10);
+        if listens {
+            let told = told.clone();
+            builder = builder.eviction_listener(move |key, _, _| told.lock().unwrap().push(*key));
+        }
+        let cache = builder.build();
+        (0..10).for_each(|n| cache.insert(n, Fragile(n)));
+        for clones in 0..3 {
+            CLONES.set(clones);
+            panics(|| cache.remove(&clones.try_into().unwrap()));
+            assert_counted(&cache);
+            CLONES.set(clones);
+            panics(|| cache.insert(5, Fragile(50)));
+            assert_counted(&cache);
+            CLONES.set(clones);
+            panics(|| (10..20).for_each(|n| cache.insert(n + 10 * clones as u64, Fragile(n))));
+            assert_counted(&cache);
+            CLONES.set(clones);
+            panics(|| cache.invalidate_all());
+            cache.run_pending_tasks();
+            assert_eq!(cache.weighted_size(), 0);
+            (0..10).for_each(|n| cache.insert(n, Fragile(n)));
+        }
+    }
+}
+
+static CACHE: OnceLock<Cache<Meddler, u64>> = OnceLock::new();
+
+thread_local! {
+    static MEDDLES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A key with a clone that replaces its value.
+#[derive(Debug, PartialEq, Eq)]
+struct Meddler(u64);
+
+impl Hash for Meddler {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Clone for Meddler {
+    fn clone(&self) -> Meddler {
+        if MEDDLES.take() {
+            CACHE.get().unwrap().insert(Meddler(self.0), 2);
+        }
+        Meddler(self.0)
+    }
+}
+
+#[test]
+fn a_removal_counts_each_value_that_it_takes() {
+    let told: Arc<Mutex<Vec<(u64, RemovalCause)>>> = Arc::default();
+    let telling = told.clone();
+    let cache = Cache::builder()
+        .max_capacity(10)
+        .eviction_listener(move |_: Arc<Meddler>, value, cause| telling.lock().unwrap().push((value, cause)))
+        .build();
+    let cache = CACHE.get_or_init(|| cache);
+    cache.insert(Meddler(1), 1);
+    MEDDLES.set(true);
+    // The value 1 is replaced after the removal has found it.
+    cache.remove(&Meddler(1));
+    assert_eq!((cache.entry_count(), cache.weighted_size()), (0, 0));
+    let told = told.lock().unwrap();
+    assert_eq!(*told, [(1, RemovalCause::Replaced), (2, RemovalCause::Explicit)]);
+}
