@@ -23,6 +23,7 @@ use squall_rcu::pin;
 use squall_sys::padded::CachePadded;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -203,11 +204,8 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
 
     /// Inserts an entry, or replaces its value. Returns false if the policy refused it.
     pub(crate) fn insert(&self, key: K, value: V) -> bool {
-        let mut told = Told::new(self.config.listener.as_ref());
         let weight = self.weigh(&key, &value);
-        let is_in = self.put(key, value, weight, &mut told);
-        told.tell();
-        is_in
+        self.telling(|told| self.put(key, value, weight, told))
     }
 
     /// Inserts an entry with a known weight. Runs no code of users but that of the key, the value's clone,
@@ -320,10 +318,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     where
         K: Borrow<Q>,
     {
-        let mut told = Told::new(self.config.listener.as_ref());
-        let value = self.take_out(key, RemovalCause::Explicit, &mut told);
-        told.tell();
-        value
+        self.telling(|told| self.take_out(key, RemovalCause::Explicit, told))
     }
 
     /// Removes an entry. Returns its value if lookups saw it.
@@ -400,18 +395,29 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     pub(crate) fn sweep_all(&self, f: &mut dyn FnMut(&K, &V) -> bool) {
         let mut from = Some(0);
         while let Some(at) = from {
-            let mut told = Told::new(self.config.listener.as_ref());
-            from = self.sweep(at, &mut told, f);
-            told.tell();
+            from = self.telling(|told| self.sweep(at, told, f));
         }
+    }
+
+    /// Runs an operation, and then tells the listener about the entries that it removed, even if it panics.
+    fn telling<'a, R>(&'a self, operation: impl FnOnce(&mut Told<'a, K, V>) -> R) -> R {
+        let mut told = Told::new(self.config.listener.as_ref());
+        let result = catch_unwind(AssertUnwindSafe(|| operation(&mut told)));
+        told.tell();
+        result.unwrap_or_else(|payload| resume_unwind(payload))
     }
 
     /// Makes all entries of now absent at one moment, and removes them.
     pub(crate) fn invalidate_all(&self) {
-        let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
-        self.generation.fetch_add(1, Ordering::Relaxed);
-        // No entry of this generation is left when its number comes again.
-        self.sweep_all(&mut |_, _| false);
+        self.telling(|told| {
+            let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+            self.generation.fetch_add(1, Ordering::Relaxed);
+            // No entry of this generation is left when its number comes again.
+            let mut from = Some(0);
+            while let Some(at) = from {
+                from = self.sweep(at, told, &mut |_, _| false);
+            }
+        });
     }
 
     fn give(&self, back: u64) {
@@ -627,9 +633,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
 
     /// Ends the load of a key: its value goes into the cache, and to all callers that wait.
     pub(crate) fn finish(&self, turn: Turn<'_, K, V>, value: V) -> V {
-        let mut told = Told::new(self.config.listener.as_ref());
-        let value = turn.finish(Loaded { inner: self, told: &mut told }, value);
-        told.tell();
+        let value = self.telling(|told| turn.finish(Loaded { inner: self, told }, value));
         if let Some(counters) = &self.counters {
             counters.loaded(true);
         }

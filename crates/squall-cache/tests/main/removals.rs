@@ -1,9 +1,11 @@
 //! Removals, listeners and iteration.
 
-use squall_cache::{Cache, RemovalCause};
+use squall_cache::{Cache, Expiry, RemovalCause, policy};
 use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 type Told = Arc<Mutex<Vec<(u64, u64, RemovalCause)>>>;
 
@@ -116,4 +118,49 @@ fn a_listener_may_use_the_cache_and_its_panic_is_the_callers() {
     made.insert(9, 9);
     let removed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| made.remove(&9)));
     assert!(removed.is_err() && made.get(&9).is_none(), "the entry is gone, though its listener panicked");
+}
+
+#[test]
+fn a_listener_invalidates_all() {
+    let own: Arc<std::sync::OnceLock<Cache<u64, u64>>> = Arc::default();
+    let (inner, told) = (own.clone(), Arc::new(Mutex::new(Vec::new())));
+    let telling = told.clone();
+    let listener = move |key: Arc<u64>, _, cause| {
+        telling.lock().unwrap().push((*key, cause));
+        inner.get().unwrap().invalidate_all();
+    };
+    let cache = Cache::builder().max_capacity(100).eviction_listener(listener).build();
+    own.set(cache.clone()).unwrap();
+    (0..100).for_each(|n| cache.insert(n, n));
+    cache.invalidate_all();
+    let mut told = told.lock().unwrap().clone();
+    told.sort_unstable_by_key(|(key, _)| *key);
+    assert_eq!(told, (0..100).map(|n| (n, RemovalCause::Explicit)).collect::<Vec<_>>());
+    assert_eq!(cache.weighted_size(), 0);
+}
+
+struct Refuses;
+
+impl Expiry<u64, u64> for Refuses {
+    fn expire_after_create(&self, key: &u64, _: &u64) -> Option<Duration> {
+        assert!(*key < 100, "an expiry that panics");
+        None
+    }
+}
+
+#[test]
+fn a_panic_loses_no_call_of_the_listener() {
+    let told: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let telling = told.clone();
+    let cache: Cache<u64, u64> = Cache::builder()
+        .max_capacity(10)
+        .expire_after(Refuses)
+        .eviction_policy(policy::lru())
+        .eviction_listener(move |key, _, _| telling.lock().unwrap().push(*key))
+        .build();
+    (0..10).for_each(|n| cache.insert(n, n));
+    assert!(catch_unwind(AssertUnwindSafe(|| cache.insert(100, 0))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| cache.get_with(101, || 0))).is_err());
+    let left = cache.iter().count();
+    assert_eq!(left + told.lock().unwrap().len(), 10, "each entry is in the cache, or was told");
 }
