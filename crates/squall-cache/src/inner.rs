@@ -37,7 +37,7 @@ use crate::time::{Ends, Times};
 
 /// Entries that an eviction compares.
 const DRAWN: usize = 8;
-/// Buckets that a draw visits before it makes do with fewer entries.
+/// Buckets that a draw visits before it makes do with fewer entries, but one at least.
 const VISITS: usize = 64;
 /// Draws of an eviction before it gives up.
 const ATTEMPTS: usize = 100;
@@ -235,6 +235,10 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         let newcomer = before.is_none().then(|| Candidate::new(hash, cost, mark));
         let mut room = Room { inner: self, held: 0 };
         if !room.take(cost.saturating_sub(old_cost), newcomer, told) {
+            if before.is_some() {
+                // Lookups may not find the old value any more.
+                self.take_out(&key, RemovalCause::Replaced, told);
+            }
             told.note_owned(key, value, RemovalCause::Size);
             if let Some(counters) = &self.counters {
                 counters.refused();
@@ -452,7 +456,10 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         let mut places = [(0, ptr::null::<Stored<V, T>>()); DRAWN];
         let (mut count, mut dead) = (0, None);
         let mut from = random::next();
-        for _ in 0..VISITS {
+        // A large table with few entries is searched as a whole.
+        let (mut visits, mut rounds) = (0, 0);
+        while visits < VISITS || count == 0 && rounds < 2 {
+            visits += 1;
             let next = self.table.visit_from(from, |key, stored| {
                 if stored.is_claimed() {
                     return;
@@ -472,6 +479,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
             if count == DRAWN {
                 break;
             }
+            rounds += usize::from(next.is_none());
             from = next.unwrap_or(0);
         }
         if count == 0 {

@@ -110,3 +110,23 @@ fn a_cache_without_room_holds_nothing_and_loads_each_time() {
     assert_eq!((cache.get(&1), cache.get_with(1, || 5), cache.get_with(1, || 6)), (None, 5, 6));
     assert_eq!(cache.entry_count(), 0);
 }
+
+#[test]
+fn few_entries_of_a_large_table_are_replaced_and_evicted() {
+    // Few entries in many places.
+    let cache: Cache<u64, u64> = Cache::builder()
+        .max_capacity(100)
+        .initial_capacity(100_000)
+        .weigher(|_, value: &u64| u32::try_from(*value).unwrap())
+        .build();
+    (0..10).for_each(|n| cache.insert(n, 10));
+    for n in 0..10 {
+        cache.insert(n, 20 + n);
+        assert!(cache.get(&n).is_none_or(|value| value == 20 + n), "an old value was left");
+    }
+    for n in 0..100 {
+        cache.insert(100 + n, 30);
+        cache.insert(100 + n, 40);
+    }
+    assert!((1..=100).contains(&cache.weighted_size()));
+}
