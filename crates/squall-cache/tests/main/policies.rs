@@ -91,9 +91,9 @@ fn lru_keeps_the_entries_in_use() {
     let cache: Cache<u64, u64> = Cache::builder().max_capacity(1000).eviction_policy(policy::lru()).build();
     (0..1000).for_each(|n| cache.insert(n, n));
     for n in 1000..4000 {
-        cache.insert(n, n);
         for hot in 0..10 {
-            assert_eq!(cache.get(&hot), Some(hot), "after {n}");
+            assert_eq!(cache.get(&hot), Some(hot), "before {n}");
         }
+        cache.insert(n, n);
     }
 }
