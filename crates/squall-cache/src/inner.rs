@@ -42,6 +42,9 @@ const VISITS: usize = 64;
 /// Draws of an eviction before it gives up.
 const ATTEMPTS: usize = 100;
 
+/// The largest number of entries that a policy expects before the cache has half as many.
+const EXPECTED_FIRST: u64 = 1 << 20;
+
 /// Types that a table holds.
 pub(crate) trait Held: Send + Sync + 'static {}
 impl<T: Send + Sync + 'static> Held for T {}
@@ -98,7 +101,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         policy: Owned<dyn Eviction>,
         counters: Option<Counters>,
     ) -> Inner<K, V, S, T> {
-        policy.resize(config.entries.unwrap_or(0));
+        policy.resize(config.entries.unwrap_or(0).min(EXPECTED_FIRST));
         Inner {
             table,
             config,
@@ -309,10 +312,13 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     /// Returns the number of entries that fit about.
     fn expected_entries(&self) -> u64 {
         let (bound, taken, len) = (self.bound(), self.taken(), self.table.len() as u64);
-        if !self.config.is_weighed || taken < bound / 2 || len == 0 {
-            return self.config.entries.unwrap_or(0);
-        }
-        (u128::from(len) * u128::from(bound) / u128::from(taken)).try_into().unwrap_or(u64::MAX)
+        let fit = if !self.config.is_weighed || taken < bound / 2 || len == 0 {
+            self.config.entries.unwrap_or(0)
+        } else {
+            (u128::from(len) * u128::from(bound) / u128::from(taken)).try_into().unwrap_or(u64::MAX)
+        };
+        // A policy has memory for each entry. So a large bound alone needs none.
+        fit.min(len.saturating_mul(2).max(EXPECTED_FIRST))
     }
 
     // --- removals ---

@@ -130,3 +130,16 @@ fn few_entries_of_a_large_table_are_replaced_and_evicted() {
     }
     assert!((1..=100).contains(&cache.weighted_size()));
 }
+
+#[test]
+fn a_bound_beyond_all_memory_costs_nothing() {
+    let cache: Cache<u64, u64> = Cache::new(u64::MAX);
+    (0..1000).for_each(|n| cache.insert(n, n));
+    assert!((0..1000).all(|n| cache.get(&n) == Some(n)));
+    let cache: Cache<u64, u64> = Cache::builder().max_memory(1 << 60).build();
+    cache.insert(1, 1);
+    assert_eq!(cache.get(&1), Some(1));
+    let cache: Cache<u64, u64> = Cache::builder().max_capacity(u64::MAX).weigher(|_, _| u32::MAX).build();
+    (0..1000).for_each(|n| cache.insert(n, n));
+    assert_eq!((cache.entry_count(), cache.weighted_size()), (1000, 1000 * u64::from(u32::MAX)));
+}
