@@ -99,8 +99,7 @@ where
         CacheBuilder { to_idle: Some(time), ..self }
     }
 
-    /// Sets the times of each entry. An entry expires at the earliest of all its times. With
-    /// [`time_to_idle`](Self::time_to_idle), [`Expiry::expire_after_read`] can only shorten the time.
+    /// Sets the times of each entry. An entry expires at the earliest of all its times.
     pub fn expire_after(self, expiry: impl Expiry<K, V> + 'static) -> CacheBuilder<K, V> {
         CacheBuilder { expiry: Some(Arc::new(expiry)), ..self }
     }

@@ -175,8 +175,8 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         let found = self.table.read_entry(key, |key, stored| {
             (stored.is_live(generation) && stored.is_in_time(now)).then(|| {
                 stored.touch(present);
-                if let Some(end) = self.config.times.read(now, key, &stored.value, stored.span.ends()) {
-                    stored.span.set_soft(end);
+                if let Some(ends) = self.config.times.read(now, key, &stored.value, stored.span.ends()) {
+                    stored.span.move_to(ends);
                 }
                 stored.value.clone()
             })
@@ -223,7 +223,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         }
         let before = self
             .table
-            .read(&key, |old| (!old.is_claimed()).then(|| (old.cost, old.mark_now(), old.span.ends().soft)));
+            .read(&key, |old| (!old.is_claimed()).then(|| (old.cost, old.mark_now(), old.span.ends())));
         let before = before.flatten();
         let old_cost = before.map_or(0, |(cost, ..)| cost);
         if before.is_none() {
@@ -250,8 +250,8 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         }
         let now = self.now();
         let ends = if T::ENDS {
-            let soft = before.map(|(.., soft)| soft).filter(|soft| *soft > now);
-            self.config.times.written(now, &key, &value, soft)
+            let ends = before.map(|(.., ends)| ends).filter(|ends| ends.soft > now);
+            self.config.times.written(now, &key, &value, ends.map(|ends| ends.own))
         } else {
             Ends::NEVER
         };

@@ -4,7 +4,7 @@
 //!   cost of the entry back, and tells the listener.
 //! - I2. An entry of an earlier generation is dead: lookups do not see it.
 //!
-//! Cost: 12 bytes an entry, and 16 more if entries can expire, in the block of its key and value. A hit
+//! Cost: 12 bytes an entry, and 24 more if entries can expire, in the block of its key and value. A hit
 //! writes them at most once in an epoch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -119,8 +119,10 @@ pub(crate) trait Span: Send + Sync + 'static {
 
     fn new(ends: Ends) -> Self;
     fn ends(&self) -> Ends;
-    /// Moves the end that hits move.
-    fn set_soft(&self, soft: u64);
+    /// Returns the earliest of all ends.
+    fn soft(&self) -> u64;
+    /// Moves the ends that hits move.
+    fn move_to(&self, ends: Ends);
 }
 
 /// The times of an entry that never expires.
@@ -137,29 +139,45 @@ impl Span for Endless {
         Ends::NEVER
     }
 
-    fn set_soft(&self, _: u64) {}
+    fn soft(&self) -> u64 {
+        Ends::NEVER.soft
+    }
+
+    fn move_to(&self, _: Ends) {}
 }
 
 /// The times of an entry that can expire.
 pub(crate) struct Ending {
     soft: AtomicU64,
     hard: u64,
+    own: AtomicU64,
 }
 
 impl Span for Ending {
     const ENDS: bool = true;
 
     fn new(ends: Ends) -> Ending {
-        Ending { soft: AtomicU64::new(ends.soft), hard: ends.hard }
+        Ending { soft: AtomicU64::new(ends.soft), hard: ends.hard, own: AtomicU64::new(ends.own) }
     }
 
     fn ends(&self) -> Ends {
-        // Relaxed: the value does not depend on it.
-        Ends { soft: self.soft.load(Ordering::Relaxed), hard: self.hard }
+        // Relaxed, here and below: the value does not depend on it. Of hits at one moment, each may win.
+        Ends {
+            soft: self.soft.load(Ordering::Relaxed),
+            hard: self.hard,
+            own: self.own.load(Ordering::Relaxed),
+        }
     }
 
-    fn set_soft(&self, soft: u64) {
-        self.soft.store(soft, Ordering::Relaxed);
+    fn soft(&self) -> u64 {
+        self.soft.load(Ordering::Relaxed)
+    }
+
+    fn move_to(&self, ends: Ends) {
+        if self.own.load(Ordering::Relaxed) != ends.own {
+            self.own.store(ends.own, Ordering::Relaxed);
+        }
+        self.soft.store(ends.soft, Ordering::Relaxed);
     }
 }
 
@@ -187,7 +205,7 @@ impl<V, T: Span> Stored<V, T> {
     /// Returns whether the entry has not expired.
     #[inline]
     pub(crate) fn is_in_time(&self, now: u64) -> bool {
-        !T::ENDS || now < self.span.ends().soft
+        !T::ENDS || now < self.span.soft()
     }
 
     /// Returns whether lookups see the entry, as far as its time does not matter.

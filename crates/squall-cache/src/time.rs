@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const NEVER: u64 = u64::MAX;
 
 /// Decides how long each entry lives. All methods return the time from now until the entry expires. Without a
-/// time, it never does.
+/// time, it never does. The times of the cache itself, to live and to idle, count beside that.
 pub trait Expiry<K, V>: Send + Sync {
     /// Called when an entry is inserted.
     fn expire_after_create(&self, key: &K, value: &V) -> Option<Duration> {
@@ -19,7 +19,8 @@ pub trait Expiry<K, V>: Send + Sync {
         None
     }
 
-    /// Called when the value of an entry is replaced. `left` is the time that the old value had.
+    /// Called when the value of an entry is replaced. `left` is the time that these methods gave the
+    /// old value, as far as it is left.
     fn expire_after_update(&self, key: &K, value: &V, left: Option<Duration>) -> Option<Duration> {
         let _ = (key, value);
         left
@@ -93,7 +94,8 @@ impl<K, V> Times<K, V> {
         (self.to_live.map(Duration::from_nanos), self.to_idle.map(Duration::from_nanos))
     }
 
-    /// Returns the end of an entry that is written now. `before` is the end of the value that it replaces.
+    /// Returns the ends of an entry that is written now. `before` is the own end of the value that it
+    /// replaces.
     pub(crate) fn written(&self, now: u64, key: &K, value: &V, before: Option<u64>) -> Ends {
         let after = |time: u64| now.saturating_add(time);
         let own = self.expiry.as_ref().and_then(|expiry| match before {
@@ -102,14 +104,13 @@ impl<K, V> Times<K, V> {
         });
         let live = self.to_live.map_or(NEVER, after);
         let own = own.map_or(NEVER, |time| after(nanoseconds(time)));
-        let soft = self.to_idle.map_or(NEVER, after).min(own).min(live);
-        // A hit that moves the idle time leaves the entry's own.
-        Ends { soft, hard: if self.to_idle.is_some() { own.min(live) } else { live } }
+        Ends { soft: self.to_idle.map_or(NEVER, after).min(own).min(live), hard: live, own }
     }
 
-    /// Returns the new end of an entry that is read now, if it changes by more than a sixty-fourth.
+    /// Returns the new ends of an entry that is read now, if they change. The idle time changes them by a
+    /// sixty-fourth of it at least.
     #[inline]
-    pub(crate) fn read(&self, now: u64, key: &K, value: &V, ends: Ends) -> Option<u64> {
+    pub(crate) fn read(&self, now: u64, key: &K, value: &V, ends: Ends) -> Option<Ends> {
         if self.to_idle.is_none() && self.expiry.is_none() {
             return None;
         }
@@ -117,36 +118,36 @@ impl<K, V> Times<K, V> {
     }
 
     #[cold]
-    fn read_slowly(&self, now: u64, key: &K, value: &V, ends: Ends) -> Option<u64> {
-        let mut end = ends.soft;
-        if let Some(idle) = self.to_idle {
-            let later = now.saturating_add(idle).min(ends.hard);
-            if later.abs_diff(end) > idle / 64 {
-                end = later;
-            }
-        }
-        if let Some(expiry) = &self.expiry {
-            let before = left(now, ends.soft);
-            let after = expiry.expire_after_read(key, value, before);
-            if after != before {
-                end = after.map_or(NEVER, |time| now.saturating_add(nanoseconds(time))).min(ends.hard);
-            }
-        }
-        (end != ends.soft).then_some(end)
+    fn read_slowly(&self, now: u64, key: &K, value: &V, ends: Ends) -> Option<Ends> {
+        let before = left(now, ends.own);
+        let after =
+            self.expiry.as_ref().map_or(before, |expiry| expiry.expire_after_read(key, value, before));
+        let is_moved = after != before;
+        let own = if is_moved {
+            after.map_or(NEVER, |time| now.saturating_add(nanoseconds(time)))
+        } else {
+            ends.own
+        };
+        let idle = self.to_idle.map_or(NEVER, |idle| now.saturating_add(idle));
+        let soft = idle.min(own).min(ends.hard);
+        let is_later = soft.abs_diff(ends.soft) > self.to_idle.map_or(0, |idle| idle / 64);
+        (is_moved || is_later).then_some(Ends { soft, hard: ends.hard, own })
     }
 }
 
 /// The times after which an entry is absent.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
-    /// Moved by hits.
+    /// The earliest of all its times. Moved by hits.
     pub(crate) soft: u64,
-    /// Not moved by hits.
+    /// The end of its time to live. Not moved by hits.
     pub(crate) hard: u64,
+    /// The end that [`Expiry`] gave it. Moved by hits.
+    pub(crate) own: u64,
 }
 
 impl Ends {
-    pub(crate) const NEVER: Ends = Ends { soft: NEVER, hard: NEVER };
+    pub(crate) const NEVER: Ends = Ends { soft: NEVER, hard: NEVER, own: NEVER };
 }
 
 fn left(now: u64, end: u64) -> Option<Duration> {

@@ -99,3 +99,26 @@ fn expired_entries_give_their_place_and_are_told_as_expired() {
     assert!(told.iter().all(|(key, cause)| (*key < 100) == (*cause == RemovalCause::Expired)));
     assert_eq!((expired, told.len() as u64 + left), (100, 150));
 }
+
+/// Leaves all times to the cache.
+struct Silent;
+
+impl Expiry<u64, u64> for Silent {}
+
+#[test]
+fn the_times_of_a_cache_begin_anew_beside_times_of_entries() {
+    let clock = ManualClock::new();
+    let builder = || Cache::<u64, u64>::builder().max_capacity(10).clock(clock.clone()).expire_after(Silent);
+    let caches = [builder().time_to_live(s(10)).build(), builder().time_to_idle(s(10)).build()];
+    for cache in &caches {
+        cache.insert(1, 1);
+    }
+    clock.advance(s(5));
+    for cache in &caches {
+        cache.insert(1, 2);
+    }
+    clock.advance(s(7));
+    for cache in &caches {
+        assert_eq!(cache.get(&1), Some(2));
+    }
+}
