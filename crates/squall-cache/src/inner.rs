@@ -256,7 +256,8 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
             Ends::NEVER
         };
         let noted = told.clone_key(&key);
-        let stored = Stored::new(value, cost, ends, self.generation(), mark);
+        let generation = self.generation();
+        let stored = Stored::new(value, cost, ends, generation, mark);
         let mut is_over = false;
         let replaced = pin(|guard| {
             self.table.put_in(guard, key, stored, |old| {
@@ -264,8 +265,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
                 // Before the clone, which may panic: the new entry is in.
                 is_over = room.settle(cost, if is_mine { old.cost } else { 0 });
                 if let (true, Some(key)) = (is_mine, noted) {
-                    let cause =
-                        if old.is_in_time(now) { RemovalCause::Replaced } else { RemovalCause::Expired };
+                    let cause = old.cause(generation, now).unwrap_or(RemovalCause::Replaced);
                     told.note_owned(key, old.value.clone(), cause);
                 }
             })
@@ -353,7 +353,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
                     return true;
                 }
                 let is_seen = is_seen(old);
-                let cause = if is_seen { cause } else { RemovalCause::Expired };
+                let cause = old.cause(generation, now).unwrap_or(cause);
                 let (note, taken) = (told.prepare(found, &old.value, cause), old.value.clone());
                 if room.claim(old) {
                     told.add(note);
@@ -384,15 +384,14 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         let (generation, now) = (self.generation(), self.now());
         let mut room = Room { inner: self, held: 0 };
         self.table.retain_from(from, |key, stored| {
-            let cause = if stored.is_claimed() {
+            if stored.is_claimed() {
                 return false;
-            } else if !stored.is_in_time(now) {
-                RemovalCause::Expired
-            } else if !stored.is_live(generation) || f(key, &stored.value) {
-                RemovalCause::Explicit
-            } else {
+            }
+            let dead = stored.cause(generation, now);
+            if dead.is_none() && !f(key, &stored.value) {
                 return true;
-            };
+            }
+            let cause = dead.unwrap_or(RemovalCause::Explicit);
             let note = told.prepare(key, &stored.value, cause);
             if room.claim(stored) {
                 told.add(note);
@@ -470,8 +469,8 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
                 if stored.is_claimed() {
                     return;
                 }
-                if !stored.is_live(generation) || !stored.is_in_time(now) {
-                    dead = Some(ptr::from_ref(stored));
+                if let Some(cause) = stored.cause(generation, now) {
+                    dead = Some((ptr::from_ref(stored), cause));
                 } else if count < DRAWN {
                     let hash = self.table.hasher().hash_one(key);
                     drawn[count] = Candidate::new(hash, stored.cost, stored.mark_now());
@@ -479,8 +478,8 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
                     count += 1;
                 }
             });
-            if let Some(dead) = dead {
-                return Drawn::Victim(from, dead, RemovalCause::Expired);
+            if let Some((dead, cause)) = dead {
+                return Drawn::Victim(from, dead, cause);
             }
             if count == DRAWN {
                 break;
@@ -520,7 +519,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
             }
             false
         });
-        if is_mine && let Some(counters) = &self.counters {
+        if let (true, Some(counters)) = (is_mine && cause.was_evicted(), &self.counters) {
             counters.evicted();
         }
         is_mine

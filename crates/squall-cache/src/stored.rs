@@ -9,6 +9,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::listener::RemovalCause;
 use crate::time::Ends;
 
 const USES: u32 = 16;
@@ -213,6 +214,17 @@ impl<V, T: Span> Stored<V, T> {
     pub(crate) fn is_live(&self, generation: u32) -> bool {
         let word = self.word();
         word & CLAIMED == 0 && (word >> GENERATION) as u32 == generation % GENERATIONS
+    }
+
+    /// Returns the reason why no lookup sees the entry, if it has not been claimed for another one.
+    pub(crate) fn cause(&self, generation: u32, now: u64) -> Option<RemovalCause> {
+        if !self.is_in_time(now) {
+            Some(RemovalCause::Expired)
+        } else if (self.word() >> GENERATION) as u32 % GENERATIONS != generation % GENERATIONS {
+            Some(RemovalCause::Explicit)
+        } else {
+            None
+        }
     }
 
     /// Marks the entry as used in this epoch, unless it is marked already.

@@ -30,7 +30,7 @@ fn panics<R>(f: impl FnOnce() -> R) -> bool {
     caught
 }
 
-/// Checks that each entry is counted in the bound, and nothing else.
+/// Checks that the bound counts each entry, once.
 fn assert_counted<K, V>(cache: &Cache<K, V>)
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
@@ -126,4 +126,40 @@ fn a_removal_counts_each_value_that_it_takes() {
     assert_eq!((cache.entry_count(), cache.weighted_size()), (0, 0));
     let told = told.lock().unwrap();
     assert_eq!(*told, [(1, RemovalCause::Replaced), (2, RemovalCause::Explicit)]);
+}
+
+#[test]
+fn an_entry_of_before_an_invalidation_is_told_as_removed() {
+    static CACHE: OnceLock<Cache<Remover, u64>> = OnceLock::new();
+
+    /// A key with a clone that uses the other entries.
+    #[derive(Debug, PartialEq, Eq, Hash)]
+    struct Remover(u64);
+
+    impl Clone for Remover {
+        fn clone(&self) -> Remover {
+            if MEDDLES.take() {
+                // All entries are absent already, and most of them are still in the table.
+                let cache = CACHE.get().unwrap();
+                assert!((0..50).all(|n| cache.remove(&Remover(n)).is_none()));
+                (50..100).for_each(|n| cache.insert(Remover(n), 1));
+                (100..200).for_each(|n| cache.insert(Remover(n), 1));
+            }
+            Remover(self.0)
+        }
+    }
+
+    let told: Arc<Mutex<Vec<RemovalCause>>> = Arc::default();
+    let telling = told.clone();
+    let listener = move |_: Arc<Remover>, value, cause| {
+        if value == 0 {
+            telling.lock().unwrap().push(cause);
+        }
+    };
+    let cache = Cache::builder().max_capacity(100).eviction_listener(listener).build();
+    let cache = CACHE.get_or_init(|| cache);
+    (0..100).for_each(|n| cache.insert(Remover(n), 0));
+    MEDDLES.set(true);
+    cache.invalidate_all();
+    assert_eq!(*told.lock().unwrap(), [RemovalCause::Explicit; 100]);
 }
