@@ -13,7 +13,9 @@
 //! - I3. A turn without a value (an error, a panic, a future that was dropped) frees the load and wakes a
 //!   caller that waits. A waiting caller that was woken and leaves wakes the next one. A load that no caller
 //!   needs leaves the list.
-//! - I4. Wakers are called, and keys dropped, outside the lock.
+//! - I4. Wakers are called, and keys dropped, outside the lock. A waker that panics keeps no other one from
+//!   its call. Deferred calls of RCU run outside the lock too: a place may retire values, and their drops may
+//!   load.
 //!
 //! Cost: a hit does not come here. A load takes the lock of a part of the list twice.
 //! Source: the *single flight* of Go's groupcache.
@@ -50,10 +52,23 @@ mod tests;
 
 use squall_sys::sync::{Mutex, MutexGuard};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Poll, Waker};
 
 use crate::block;
+use crate::drops::Drops;
+
+#[cfg(not(loom))]
+use squall_rcu::__callback_free as quiet;
+
+/// Models have no deferred calls.
+#[cfg(loom)]
+struct Quiet;
+
+#[cfg(loom)]
+fn quiet() -> Quiet {
+    Quiet
+}
 
 /// The parts of the list.
 const PARTS: usize = if cfg!(loom) { 1 } else { 64 };
@@ -135,6 +150,8 @@ impl<K: Eq, V: Clone> Loads<K, V> {
     /// `hash` is the same for equal keys.
     pub fn join(&self, place: &impl Place<K, V>, hash: u64, key: K) -> Joined<'_, K, V> {
         let part = hash as usize % PARTS;
+        // Declared before the lock (I4).
+        let _quiet = quiet();
         let mut list = self.lock(part);
         let number = list.next;
         list.next += 1;
@@ -205,8 +222,9 @@ impl<K, V: Clone> Turn<'_, K, V> {
     /// Gives the value to its place and to all callers that wait, and returns it.
     ///
     /// # Panics
-    /// If the place panics. The callers that wait have the value.
+    /// If the place or a waker panics. The callers that wait have the value.
     pub fn finish(self, place: impl Place<K, V>, value: V) -> V {
+        let _quiet = quiet();
         let mut list = self.loads.lock(self.part);
         let at = list.place_of(self.number).expect("a load in the list has its turn");
         // I2.
@@ -225,10 +243,10 @@ impl<K, V: Clone> Turn<'_, K, V> {
         drop(list);
         std::mem::forget(self);
         drop(removed);
-        wakers.into_iter().for_each(Waker::wake);
-        if let Some(payload) = panicked {
-            resume_unwind(payload);
-        }
+        // The first panic goes on after the last call.
+        let mut drops = Drops::default();
+        panicked.into_iter().for_each(|panic| drops.keep(panic));
+        drops.each(wakers, Waker::wake);
         value
     }
 }
@@ -241,10 +259,10 @@ impl<K, V> Drop for Turn<'_, K, V> {
         let waker = if !sites::PASS_ON.is_weak() { list.loads[at].next_sleeper() } else { None };
         let removed = list.remove_idle(at);
         drop(list);
-        drop(removed);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        // The thread may panic already, in a loader.
+        let mut drops = Drops::default();
+        drops.drop(removed);
+        drops.each(waker, Waker::wake);
     }
 }
 
@@ -307,10 +325,10 @@ impl<K, V> Drop for Wait<'_, K, V> {
         let waker = if !sites::LEAVE.is_weak() { load.next_sleeper() } else { None };
         let removed = list.remove_idle(at);
         drop(list);
-        drop(removed);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        // The thread may panic already, in a loader.
+        let mut drops = Drops::default();
+        drops.drop(removed);
+        drops.each(waker, Waker::wake);
     }
 }
 

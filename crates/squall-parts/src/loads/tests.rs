@@ -1,10 +1,12 @@
 //! Tests of loads on real threads.
 
 use super::{Joined, Loads, Place, Waited};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
+use std::task::{Poll, Wake, Waker};
 use std::thread;
 
 #[derive(Default)]
@@ -95,4 +97,90 @@ fn a_place_that_panics_keeps_no_caller_waiting() {
         assert!(matches!(wait.block(), Waited::Value(5)));
     });
     assert_eq!(world.loads.count(), 0);
+}
+
+/// Panics when it is woken.
+struct Loud;
+
+impl Wake for Loud {
+    fn wake(self: Arc<Loud>) {
+        panic!("a waker that panics");
+    }
+}
+
+#[derive(Default)]
+struct Counted(AtomicUsize);
+
+impl Wake for Counted {
+    fn wake(self: Arc<Counted>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[test]
+fn a_waker_that_panics_keeps_no_other_caller_waiting() {
+    let (world, counted) = (World::default(), Arc::new(Counted::default()));
+    let wakers = [Waker::from(Arc::new(Loud)), Waker::from(counted.clone())];
+    let join = || world.loads.join(&&world, 3, "key".to_owned());
+    let Joined::Turn(turn) = join() else { unreachable!() };
+    let mut waits = wakers.each_ref().map(|waker| {
+        let Joined::Wait(mut wait) = join() else { unreachable!() };
+        assert!(wait.poll(waker).is_pending());
+        wait
+    });
+    assert!(catch_unwind(AssertUnwindSafe(|| turn.finish(&world, 5))).is_err());
+    assert_eq!(counted.0.load(Relaxed), 1);
+    for (wait, waker) in waits.iter_mut().zip(&wakers) {
+        assert!(matches!(wait.poll(waker), Poll::Ready(Waited::Value(5))));
+    }
+    drop(waits);
+    // A loader that panics meets a waker that panics.
+    world.values.lock().unwrap().clear();
+    let loaded = catch_unwind(AssertUnwindSafe(|| {
+        let Joined::Turn(_turn) = join() else { unreachable!() };
+        let Joined::Wait(mut wait) = join() else { unreachable!() };
+        assert!(wait.poll(&wakers[0]).is_pending());
+        std::mem::forget(wait);
+        std::panic::resume_unwind(Box::new("a loader that panics"));
+    }));
+    assert_eq!(*loaded.unwrap_err().downcast::<&str>().unwrap(), "a loader that panics");
+}
+
+thread_local! {
+    static PUTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A value that the place has replaced.
+struct Old<'a>(&'a AtomicUsize);
+
+impl Drop for Old<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(usize::from(PUTS.get()), Relaxed);
+    }
+}
+
+/// A place that replaces many values.
+struct Replaces(&'static AtomicUsize);
+
+impl Place<u32, u32> for &Replaces {
+    fn find(&self, _: &u32) -> Option<u32> {
+        None
+    }
+
+    fn put(self, _: u32, _: u32) {
+        PUTS.set(true);
+        (0..1000).for_each(|_| squall_rcu::retire(Box::new(Old(self.0))));
+        PUTS.set(false);
+    }
+}
+
+#[test]
+fn deferred_drops_run_outside_the_lock() {
+    static INSIDE: AtomicUsize = AtomicUsize::new(0);
+    let (loads, place) = (Loads::new(), Replaces(&INSIDE));
+    for _ in 0..20 {
+        let Joined::Turn(turn) = loads.join(&&place, 1, 1) else { unreachable!() };
+        turn.finish(&place, 1);
+    }
+    assert_eq!(INSIDE.load(Relaxed), 0);
 }
