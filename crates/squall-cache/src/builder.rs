@@ -112,7 +112,7 @@ where
     /// Calls a function for each entry that leaves, after it has left, on the thread that caused it. It may
     /// use the cache.
     ///
-    /// A panic of it passes to the caller of the cache, whose operation was carried out. The calls for
+    /// A panic of it passes to the caller of the cache, after the operation was carried out. The calls for
     /// further entries of that operation are lost.
     pub fn eviction_listener(
         self,

@@ -26,7 +26,6 @@ use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use crate::listener::{Listener, RemovalCause, Told};
 use crate::policy::{Candidate, Eviction, Mark, Now, Verdict};
@@ -90,8 +89,6 @@ pub(crate) struct Inner<K: Held, V: Held, S, T: Span> {
     pub(crate) counters: Option<Counters>,
     pub(crate) loads: Loads<K, V>,
     written: CachePadded<Written>,
-    /// Held by a thread that ends a generation.
-    ending: Mutex<()>,
 }
 
 impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
@@ -112,7 +109,6 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
             loads: Loads::new(),
             policy,
             written: CachePadded::new(Written { taken: AtomicU64::new(0), insertions: AtomicU64::new(0) }),
-            ending: Mutex::new(()),
         }
     }
 
@@ -419,9 +415,10 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     /// Makes all entries of now absent at one moment, and removes them.
     pub(crate) fn invalidate_all(&self) {
         self.telling(|told| {
-            let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+            // The number comes again after 32,768 calls. Each call that has ended has removed the dead entries,
+            // so an entry stays dead unless as many calls run at one moment. No lock is held: a removal may
+            // run drops of the program.
             self.generation.fetch_add(1, Ordering::Relaxed);
-            // No entry of this generation is left when its number comes again.
             let mut from = Some(0);
             while let Some(at) = from {
                 from = self.sweep(at, told, &mut |_, _| false);
