@@ -581,6 +581,8 @@ impl Body {
         writers: &Arc<LocalWriters>,
         bytes: u64,
     ) -> Result<(), PageFault> {
+        // Copies and private mappings need the pages of a frozen file. A freeze waits for this.
+        let _writing = self.write(writers)?;
         let (last, within) = (bytes / PAGE_BYTES as u64, (bytes % PAGE_BYTES as u64) as usize);
         // The rest of the last page becomes zero. The page needs memory, which is found before anything
         // changes.

@@ -215,8 +215,8 @@ pub trait FileCache: Send + Sync {
         self.len() == 0
     }
 
-    /// Lets every pin for writing fail from now on, and waits for those that threads have. A file of which
-    /// copies are made is frozen.
+    /// Lets every pin for writing and every change of the length fail from now on, and waits for those that
+    /// threads have. A file of which copies are made is frozen.
     ///
     /// # Panics
     /// If the calling thread has a page of the file pinned for writing: it would wait for itself.

@@ -411,3 +411,18 @@ fn a_fault_that_runs_while_its_cache_is_destroyed_ends_and_leaks_nothing() {
         assert_eq!(in_use(&memory), 0, "{form:?}");
     }
 }
+
+#[test]
+fn a_frozen_file_keeps_its_length_for_its_copies() {
+    for form in FORMS {
+        let (state, memory) = (State::with_pages(4), pages::distributed(Supply::system(64)));
+        state.bytes.lock().unwrap()[3 * PAGE_BYTES] = 7;
+        let parent = Arc::new(cache::with_form(form, state.source(), memory.handle()));
+        let copy = cache::copy_of(parent.clone(), form, State::with_pages(4).source(), memory.handle());
+        for pages in [0, 2, 8] {
+            let error = parent.set_len(pages * PAGE_BYTES as u64).unwrap_err();
+            assert!(matches!(error, PageFault::Frozen { .. }), "{error}");
+        }
+        assert_eq!((parent.len(), copy.pin(3).unwrap()[0]), (4 * PAGE_BYTES as u64, 7));
+    }
+}
