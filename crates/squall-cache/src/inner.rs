@@ -415,9 +415,9 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     /// Makes all entries of now absent at one moment, and removes them.
     pub(crate) fn invalidate_all(&self) {
         self.telling(|told| {
-            // The number comes again after 32,768 calls. Each call that has ended has removed the dead entries,
-            // so an entry stays dead unless as many calls run at one moment. No lock is held: a removal may
-            // run drops of the program.
+            // The number comes again after 32,768 calls. Each call that has ended has removed the dead
+            // entries, so an entry stays dead unless as many calls run at one moment. No lock is held: a
+            // removal may run drops of the program.
             self.generation.fetch_add(1, Ordering::Relaxed);
             let mut from = Some(0);
             while let Some(at) = from {
