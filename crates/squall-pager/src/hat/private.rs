@@ -66,13 +66,20 @@ impl Frozen {
         self.window.as_ref().map(|(window, _)| (&**window, self.first_page as usize * PAGE_BYTES))
     }
 
-    /// Brings the page at an offset of the mapping to an address, through the descriptor of its process.
-    pub(super) fn resolve(&self, uffd: &Uffd, offset: usize, to: usize) -> Result<(), PageFault> {
-        let page = self.first_page + (offset / PAGE_BYTES) as u64;
+    /// Brings the page at an offset of a mapping of this process to an address.
+    fn resolve(&self, uffd: &Uffd, offset: usize, to: usize) -> Result<(), PageFault> {
+        let page = self.page(offset);
+        match squall_rcu::pin(|guard| self.bring_resident(guard, uffd, page, to)) {
+            Some(done) => done,
+            None => self.resolve_for(uffd, offset, to),
+        }
+    }
+
+    /// Brings the page at an offset of a mapping to an address, through the descriptor of another process.
+    /// That process may hold the call up, so it runs outside operations.
+    pub(super) fn resolve_for(&self, uffd: &Uffd, offset: usize, to: usize) -> Result<(), PageFault> {
+        let page = self.page(offset);
         loop {
-            if let Some(done) = squall_rcu::pin(|guard| self.bring_resident(guard, uffd, page, to)) {
-                return done;
-            }
             let located = self.cache.fault(page, Access::Read)?;
             if let Some(done) = self.bring(uffd, &located.slot, to) {
                 return done;
@@ -80,6 +87,10 @@ impl Frozen {
             // Another thread has the latch, or evicts the page.
             std::thread::yield_now();
         }
+    }
+
+    fn page(&self, offset: usize) -> u64 {
+        self.first_page + (offset / PAGE_BYTES) as u64
     }
 
     fn bring_resident(

@@ -13,8 +13,10 @@
 //! - I3. A page that cannot be brought in is poisoned: its accesses are SIGBUS. If we end, the client poisons
 //!   all absent pages. So no thread waits forever.
 //!
-//! Limits: a client may read all of a mappable file, also parts that are not mapped. A client of the user of
-//! this process can open the file for writing through /proc, as it can change this process itself.
+//! Limits: a client can hold up its thread here, which changes the client's memory. The page of the fault
+//! stays pinned meanwhile. No grace period waits, since the change runs outside operations. A client may
+//! read all of a mappable file, also parts that are not mapped. A client of the user of this process can open
+//! the file for writing through /proc, as it can change this process itself.
 //!
 //! Cost: two switches between processes for each fault, the kernel's usual one for userfaultfd.
 //! Source: userfaultfd(2) with SCM_RIGHTS, as virtual machine monitors restore snapshots.
@@ -258,7 +260,7 @@ impl Client {
         let offset = offset / PAGE_BYTES * PAGE_BYTES;
         let to = self.at + offset;
         let resolve = || loop {
-            match self.frozen.resolve(&self.uffd, offset, to) {
+            match self.frozen.resolve_for(&self.uffd, offset, to) {
                 Err(PageFault::Mapping(error)) if error.reason() == Reason::Changing => thread::yield_now(),
                 done => return done,
             }
