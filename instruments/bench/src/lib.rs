@@ -31,6 +31,7 @@ mod latch;
 mod objects;
 mod ours_adapt;
 mod ours_bag;
+mod ours_cache;
 mod ours_call;
 mod ours_cluster;
 mod ours_core;

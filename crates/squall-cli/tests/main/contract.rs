@@ -43,6 +43,7 @@ fn list_names_the_cases_one_on_a_line() {
         "map-churn",
         "map-memory",
         "map-adapt",
+        "cache",
         "serve",
         "bag",
         "bag-asym",

@@ -4,6 +4,7 @@ mod adapt;
 mod alloc;
 mod bag;
 pub(crate) mod browse;
+pub(crate) mod cache;
 pub(crate) mod call;
 mod call_counter;
 pub(crate) mod call_process;
@@ -87,6 +88,7 @@ static CASES: &[&Case] = &[
     &map::CHURN,
     &map::MEMORY,
     &map::ADAPT,
+    &cache::CASE,
     &first_touch::CASE,
     &cluster_size::CASE,
     &matmul::CASE,

@@ -8,6 +8,7 @@ pub(crate) mod allocators;
 pub(crate) mod arcdyn;
 pub(crate) mod arcswap;
 pub(crate) mod bags;
+pub(crate) mod caches;
 pub(crate) mod calls;
 pub(crate) mod cells;
 pub(crate) mod channels;

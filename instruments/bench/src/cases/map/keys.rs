@@ -35,7 +35,7 @@ pub(crate) trait Key: Borrow<Self::Query> + Clone + Ord + Hash + Send + Sync + '
 const AHEAD: usize = 8 * prefetch::LINE;
 
 /// Maps a number to one unlike its neighbours. A bijection, so I1 holds (the finalizer of `SplitMix64`).
-pub(super) fn scatter(number: u64) -> u64 {
+pub(in crate::cases) fn scatter(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

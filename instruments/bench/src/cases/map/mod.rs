@@ -25,8 +25,9 @@ use crate::rivals::maps::{Dash, Locked, Papaya, SccHashIndex, SccHashMap};
 
 pub(super) use adapt::CASE as ADAPT;
 pub(crate) use keys::Key;
+pub(super) use keys::scatter;
 pub(super) use memory::CASE as MEMORY;
-pub(super) use plan::zipf;
+pub(super) use plan::{below, zipf};
 pub(crate) use shape::{Hasher, Keys, Shape};
 
 #[cfg(test)]

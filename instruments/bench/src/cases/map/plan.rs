@@ -171,7 +171,7 @@ pub(super) fn kinds(writes: usize) -> Vec<Kind> {
 }
 
 /// Maps a random word to a number below `limit`.
-pub(super) fn below(random: u64, limit: u64) -> u64 {
+pub(in crate::cases) fn below(random: u64, limit: u64) -> u64 {
     ((u128::from(random) * u128::from(limit)) >> 64) as u64
 }
 
