@@ -19,9 +19,9 @@ mod ratio;
 mod trace;
 mod work;
 
-use crate::case::{Case, PLAIN, Scale, Spec, Variant, variant};
+use crate::case::{Case, PLAIN, Scale, Setting, Spec, Variant, variant};
 #[cfg(not(feature = "rivals"))]
-use crate::case::{Missing, Setting, Subject};
+use crate::case::{Missing, Subject};
 use crate::ours_cache::{Frequency, SampledLru};
 use crate::rivals::caches::{LockedLru, MiniMoka, Moka, QuickCache};
 
@@ -64,7 +64,7 @@ pub(super) static CASE: Case = Case {
     scale: Scale::Work,
     slice_ms: (60, 20),
     thread_range: false,
-    metrics: Some(ratio::or_memory),
+    metrics: Some(metrics),
     default_threads: &[1, 2],
 };
 
@@ -89,10 +89,18 @@ use each;
 
 #[cfg(not(feature = "rivals"))]
 fn foyer_is_missing(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
-    if !plan::is_timed(setting.variant) {
+    if !plan::is_timed(setting.variant) || setting.variant.name == "load" {
         return Err(Missing::no_part());
     }
     Err(Missing("squall was built without its feature `rivals`".to_owned()))
+}
+
+/// The metrics of a variant; a timed one has only those of its subjects.
+fn metrics(setting: &Setting, _: bool) -> Result<Vec<(String, f64)>, String> {
+    match setting.variant.name {
+        "memory" => memory::measure(),
+        name => ratio::measure(name),
+    }
 }
 
 /// The value of a key.

@@ -19,8 +19,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use super::trace::{KEYS, Trace};
-use super::{each, memory, value_of};
-use crate::case::Setting;
+use super::{each, value_of};
 use crate::cases::map::Key;
 use crate::rivals::caches::BoundedCache;
 
@@ -42,19 +41,15 @@ struct Figure {
 /// The traces that were measured, for the mean.
 static MEASURED: Mutex<Vec<(&'static str, Ratios)>> = Mutex::new(Vec::new());
 
-/// The metrics of a variant; none if it is timed.
-pub(super) fn or_memory(setting: &Setting, _: bool) -> Result<Vec<(String, f64)>, String> {
-    match setting.variant.name {
-        "memory" => memory::measure(),
-        "trace-mean" => {
-            let all: Result<Vec<Ratios>, String> =
-                Trace::ALL.iter().map(|(name, trace)| measured(name, *trace)).collect();
-            Ok(means(&all?.concat()))
-        }
-        name => match Trace::ALL.iter().find(|(known, _)| *known == name) {
-            Some((name, trace)) => Ok(metrics(&measured(name, *trace)?)),
-            None => Ok(Vec::new()),
-        },
+/// The metrics of a variant; an empty list if it is not about traces.
+pub(super) fn measure(variant: &str) -> Result<Vec<(String, f64)>, String> {
+    if variant == "trace-mean" {
+        let all = Trace::ALL.iter().map(|(name, trace)| measured(name, *trace));
+        return Ok(means(&all.collect::<Result<Vec<Ratios>, String>>()?.concat()));
+    }
+    match Trace::ALL.iter().find(|(name, _)| *name == variant) {
+        Some((name, trace)) => Ok(metrics(&measured(name, *trace)?)),
+        None => Ok(Vec::new()),
     }
 }
 
@@ -64,12 +59,12 @@ fn measured(name: &'static str, trace: Trace) -> Result<Ratios, String> {
     if let Some((_, ratios)) = known.iter().find(|(known, _)| *known == name) {
         return Ok(ratios.clone());
     }
-    let ratios = measure(trace).map_err(|why| format!("{name}: {why}"))?;
+    let ratios = play(trace).map_err(|why| format!("{name}: {why}"))?;
     known.push((name, ratios.clone()));
     Ok(ratios)
 }
 
-fn measure(trace: Trace) -> Result<Ratios, String> {
+fn play(trace: Trace) -> Result<Ratios, String> {
     let mut figures = Vec::new();
     for percent in PARTS {
         let capacity = KEYS as usize * percent / 100;
@@ -173,7 +168,7 @@ mod tests {
     #[test]
     fn every_trace_has_figures_of_every_cache() {
         for (name, trace) in Trace::ALL {
-            let figures = measure(trace).expect("the values are right");
+            let figures = play(trace).expect("the values are right");
             assert_eq!(figures.len(), PARTS.len() * trace.windows().len(), "{name}");
             let metrics = metrics(&figures);
             for (metric, value) in metrics.iter().filter(|(metric, _)| !metric.contains("loss")) {
