@@ -154,10 +154,12 @@ impl Space {
     }
 }
 
-/// Makes a file of zeros in memory, of which all pages are resident.
+/// Makes a file of zeros in memory, of which all pages are resident and have been read often.
 pub(crate) fn resident_file(forms: &Forms, pages: u64, pool: Handle<dyn PagePool>) -> SharedCache {
     let cache = cache::with_form(forms.cache, zeros(pages), pool);
-    (0..pages).for_each(|page| drop(cache.pin(page).expect("the memory suffices")));
+    for _ in 0..PINS_UNTIL_SETTLED {
+        (0..pages).for_each(|page| drop(cache.pin(page).expect("the memory suffices")));
+    }
     Arc::new(cache)
 }
 
