@@ -209,11 +209,11 @@ impl<V, T: Span> Stored<V, T> {
         !T::ENDS || now < self.span.soft()
     }
 
-    /// Returns whether lookups see the entry, as far as its time does not matter.
+    /// Returns whether lookups see the entry, as far as its time does not matter. They see a claimed entry
+    /// until it has left the table. Otherwise they would miss a key with a value that is being replaced.
     #[inline]
     pub(crate) fn is_live(&self, generation: u32) -> bool {
-        let word = self.word();
-        word & CLAIMED == 0 && (word >> GENERATION) as u32 == generation % GENERATIONS
+        (self.word() >> GENERATION) as u32 % GENERATIONS == generation % GENERATIONS
     }
 
     /// Returns the reason why no lookup sees the entry, if it has not been claimed for another one.

@@ -143,3 +143,24 @@ fn a_bound_beyond_all_memory_costs_nothing() {
     (0..1000).for_each(|n| cache.insert(n, n));
     assert_eq!((cache.entry_count(), cache.weighted_size()), (1000, 1000 * u64::from(u32::MAX)));
 }
+
+#[test]
+fn a_key_whose_value_is_replaced_is_never_missed() {
+    let cache: Cache<u64, u64> = Cache::new(100);
+    (0..4).for_each(|key| cache.insert(key, key));
+    thread::scope(|scope| {
+        for worker in 0..4 {
+            let cache = &cache;
+            scope.spawn(move || {
+                for n in 0..20_000 {
+                    let key = n % 4;
+                    if worker == 0 {
+                        cache.insert(key, n);
+                    } else {
+                        assert_eq!(cache.get(&key).map(|value| value % 4), Some(key));
+                    }
+                }
+            });
+        }
+    });
+}
