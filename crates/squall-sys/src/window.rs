@@ -26,18 +26,57 @@ use std::sync::Arc;
 
 const USABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
+/// A mapping, which its owner unmaps.
+#[derive(Debug)]
+struct Mapped {
+    at: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the value owns its mapping, which belongs to no thread.
+unsafe impl Send for Mapped {}
+// SAFETY: shared methods only return addresses or make system calls.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// Maps a part of a file, or fresh memory if there is no file.
+    fn new(
+        file: Option<BorrowedFd<'_>>,
+        offset: usize,
+        len: usize,
+        flags: libc::c_int,
+    ) -> io::Result<Mapped> {
+        let flags = if file.is_none() { flags | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE } else { flags };
+        let file = file.map_or(-1, |file| file.as_raw_fd());
+        let at = quietly(|| {
+            // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
+            let at = unsafe { libc::mmap(ptr::null_mut(), len, USABLE, flags, file, offset as _) };
+            if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(at) }
+        })?;
+        Ok(Mapped { at: NonNull::new(at.cast()).ok_or(io::ErrorKind::OutOfMemory)?, len })
+    }
+
+    /// Keeps the mapping out of the children of a fork (I3).
+    fn out_of_children(self) -> io::Result<Mapped> {
+        // SAFETY: the value's own mapping, of which this process loses nothing.
+        unsafe { system::advise(self.at.as_ptr().cast(), self.len, libc::MADV_DONTFORK)? };
+        Ok(self)
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: the value's own mapping. If it fails, the addresses stay mapped.
+        let _ = unsafe { system::unmap(self.at.as_ptr().cast(), self.len) };
+    }
+}
+
 /// A file in memory, mapped as a whole.
 #[derive(Debug)]
 pub struct Window {
-    at: NonNull<u8>,
-    len: usize,
+    map: Mapped,
     file: OwnedFd,
 }
-
-// SAFETY: the value owns its mapping and its file, which belong to no thread.
-unsafe impl Send for Window {}
-// SAFETY: shared methods only compute addresses or make system calls.
-unsafe impl Sync for Window {}
 
 impl Window {
     /// Creates a file of `len` bytes of zeros, and maps it.
@@ -55,8 +94,7 @@ impl Window {
         // Other users may not open it for writing.
         // SAFETY: fchmod(2) on a file of our own.
         quietly(|| answered(unsafe { libc::fchmod(file.as_raw_fd(), 0o400) }))?;
-        let at = map(Some(file.as_fd()), 0, len, libc::MAP_SHARED)?;
-        Ok(Window { at, len, file })
+        Ok(Window { map: Mapped::new(Some(file.as_fd()), 0, len, libc::MAP_SHARED)?, file })
     }
 
     /// Returns the address of a byte of the window.
@@ -65,10 +103,10 @@ impl Window {
     /// If `len` bytes at `offset` are not within the file.
     #[inline]
     pub fn at(&self, offset: usize, len: usize) -> NonNull<u8> {
-        let fits = offset.checked_add(len).is_some_and(|end| end <= self.len);
-        assert!(fits, "{len} bytes at {offset} are not within the {} bytes of the window", self.len);
+        let fits = offset.checked_add(len).is_some_and(|end| end <= self.map.len);
+        assert!(fits, "{len} bytes at {offset} are not within the {} bytes of the window", self.map.len);
         // SAFETY: within the mapping.
-        unsafe { self.at.add(offset) }
+        unsafe { self.map.at.add(offset) }
     }
 
     /// Discards whole pages, in the window and in every span.
@@ -95,10 +133,8 @@ impl Window {
     /// If the part is not within the file.
     pub fn span(self: &Arc<Window>, offset: usize, len: usize) -> io::Result<Span> {
         self.at(offset, len);
-        let at = map(Some(self.file.as_fd()), offset, len, libc::MAP_SHARED)?;
-        let span = Span { at, len, _window: self.clone() };
-        span.stay_out_of_children()?;
-        Ok(span)
+        let map = Mapped::new(Some(self.file.as_fd()), offset, len, libc::MAP_SHARED)?;
+        Ok(Span { map: map.out_of_children()?, _window: self.clone() })
     }
 
     /// Opens the file again for reading alone, for another process to map.
@@ -116,52 +152,23 @@ impl AsFd for Window {
     }
 }
 
-impl Drop for Window {
-    fn drop(&mut self) {
-        // SAFETY: the value's own mapping. If it fails, the addresses stay mapped.
-        let _ = unsafe { system::unmap(self.at.as_ptr().cast(), self.len) };
-    }
-}
-
-fn map(
-    file: Option<BorrowedFd<'_>>,
-    offset: usize,
-    len: usize,
-    flags: libc::c_int,
-) -> io::Result<NonNull<u8>> {
-    let flags = if file.is_none() { flags | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE } else { flags };
-    let file = file.map_or(-1, |file| file.as_raw_fd());
-    let at = quietly(|| {
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-        let at = unsafe { libc::mmap(ptr::null_mut(), len, USABLE, flags, file, offset as _) };
-        if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(at) }
-    })?;
-    NonNull::new(at.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
-}
-
 /// A further mapping of a part of a [`Window`].
 #[derive(Debug)]
 pub struct Span {
-    at: NonNull<u8>,
-    len: usize,
+    map: Mapped,
     _window: Arc<Window>,
 }
-
-// SAFETY: the value owns its mapping, which belongs to no thread.
-unsafe impl Send for Span {}
-// SAFETY: shared methods only return addresses or make system calls.
-unsafe impl Sync for Span {}
 
 impl Span {
     /// Returns the first address.
     pub fn at(&self) -> NonNull<u8> {
-        self.at
+        self.map.at
     }
 
     /// Returns the length in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a mapping without bytes cannot be made")]
     pub fn len(&self) -> usize {
-        self.len
+        self.map.len
     }
 
     /// Takes whole pages out of this mapping. The file keeps them, and the next access faults.
@@ -172,40 +179,17 @@ impl Span {
     /// # Panics
     /// If the pages are not within the mapping.
     pub fn forget(&self, offset: usize, len: usize) -> io::Result<()> {
-        let fits = offset.checked_add(len).is_some_and(|end| end <= self.len);
-        assert!(fits, "{len} bytes at {offset} are not within the {} bytes of the span", self.len);
+        let fits = offset.checked_add(len).is_some_and(|end| end <= self.map.len);
+        assert!(fits, "{len} bytes at {offset} are not within the {} bytes of the span", self.map.len);
         // SAFETY: the value's own mapping of a shared file, whose bytes stay as they are.
-        unsafe { system::advise(self.at.as_ptr().add(offset).cast(), len, libc::MADV_DONTNEED) }
-    }
-}
-
-impl Span {
-    /// Keeps this mapping out of the children of a fork (I3).
-    fn stay_out_of_children(&self) -> io::Result<()> {
-        // SAFETY: the value's own mapping, of which this process loses nothing.
-        unsafe { system::advise(self.at.as_ptr().cast(), self.len, libc::MADV_DONTFORK) }
-    }
-}
-
-impl Drop for Span {
-    fn drop(&mut self) {
-        // SAFETY: the value's own mapping. If it fails, the addresses stay mapped.
-        let _ = unsafe { system::unmap(self.at.as_ptr().cast(), self.len) };
+        unsafe { system::advise(self.map.at.as_ptr().add(offset).cast(), len, libc::MADV_DONTNEED) }
     }
 }
 
 /// A private mapping of a part of a [`Window`], of this process or of another one. A write to a page makes a
 /// copy of it, for this span alone.
 #[derive(Debug)]
-pub struct PrivateSpan {
-    at: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the value owns its mapping, which belongs to no thread.
-unsafe impl Send for PrivateSpan {}
-// SAFETY: shared methods only return addresses.
-unsafe impl Sync for PrivateSpan {}
+pub struct PrivateSpan(Mapped);
 
 impl PrivateSpan {
     /// Maps a part of a file, or fresh memory if there is no file.
@@ -213,28 +197,18 @@ impl PrivateSpan {
     /// # Errors
     /// The error of mmap(2) or madvise(2).
     pub fn map(file: Option<BorrowedFd<'_>>, offset: usize, len: usize) -> io::Result<PrivateSpan> {
-        let span = PrivateSpan { at: map(file, offset, len, libc::MAP_PRIVATE)?, len };
-        // SAFETY: the value's own mapping, of which this process loses nothing (I3).
-        unsafe { system::advise(span.at.as_ptr().cast(), len, libc::MADV_DONTFORK)? };
-        Ok(span)
+        Ok(PrivateSpan(Mapped::new(file, offset, len, libc::MAP_PRIVATE)?.out_of_children()?))
     }
 
     /// Returns the first address.
     pub fn at(&self) -> NonNull<u8> {
-        self.at
+        self.0.at
     }
 
     /// Returns the length in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a mapping without bytes cannot be made")]
     pub fn len(&self) -> usize {
-        self.len
-    }
-}
-
-impl Drop for PrivateSpan {
-    fn drop(&mut self) {
-        // SAFETY: the value's own mapping. If it fails, the addresses stay mapped.
-        let _ = unsafe { system::unmap(self.at.as_ptr().cast(), self.len) };
+        self.0.len
     }
 }
 
