@@ -66,9 +66,9 @@ where
         CacheBuilder { max_capacity: Some(max_capacity), is_memory: false, ..self }
     }
 
-    /// Bounds the memory in bytes. An entry counts with its weight, which is 0 without a weigher, and with
-    /// the bytes that the cache needs for it: key, value, metadata and its part of the table. So the weigher
-    /// returns the bytes that key and value own elsewhere.
+    /// Bounds the memory in bytes. An entry counts with the bytes that the cache needs for it: key, value,
+    /// metadata and its part of the table. Its weight is added. So the weigher returns the bytes that key and
+    /// value own elsewhere; without a weigher they count as 0.
     pub fn max_memory(self, bytes: u64) -> CacheBuilder<K, V> {
         CacheBuilder { max_capacity: Some(bytes), is_memory: true, ..self }
     }

@@ -15,7 +15,7 @@ use crate::time::Ends;
 const USES: u32 = 16;
 const HALVINGS: u32 = 24;
 const USED: u64 = 1 << 40;
-const LONG: u64 = 1 << 41;
+const LATE: u64 = 1 << 41;
 const GENERATION: u32 = 42;
 /// The generations of entries are counted modulo this number.
 const GENERATIONS: u32 = 1 << 15;
@@ -99,7 +99,7 @@ impl Mark {
             | u64::from(self.uses) << USES
             | u64::from(self.halvings) << HALVINGS
             | flag(self.is_used, USED)
-            | flag(self.is_late, LONG)
+            | flag(self.is_late, LATE)
     }
 
     fn from_bits(bits: u64) -> Mark {
@@ -108,7 +108,7 @@ impl Mark {
             uses: (bits >> USES) as u8,
             halvings: (bits >> HALVINGS) as u16,
             is_used: bits & USED != 0,
-            is_late: bits & LONG != 0,
+            is_late: bits & LATE != 0,
         }
     }
 }

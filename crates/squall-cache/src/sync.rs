@@ -239,8 +239,8 @@ where
         on!(self, inner => inner.table.len() as u64)
     }
 
-    /// Returns the sum of the weights, with those of entries that are about to come; the bytes if the memory
-    /// is bounded; the number of entries if there is no bound.
+    /// Returns the part of the bound in use: the sum of the weights, or the bytes. Entries that are about to
+    /// come count, too. Without a bound, this is the number of entries.
     pub fn weighted_size(&self) -> u64 {
         on!(self, inner => if inner.config.bound.is_some() { inner.taken() } else { inner.table.len() as u64 })
     }

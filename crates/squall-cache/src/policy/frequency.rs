@@ -11,8 +11,9 @@
 //! - *Late hits*: hits of entries that an order by the last use would have evicted. The counts earn them.
 //!
 //! If repeats are more, the counts are halved sooner, and newcomers win some comparisons by chance. If late
-//! hits are more, it goes back. A sudden drop of the share of entries in use is a shift of the load, unless
-//! late hits say that a scan passes: then the counts are halved several times at once.
+//! hits are more, it goes back. A sudden drop of the share of entries in use has one of two causes. With more
+//! late hits than repeats, a scan passes, and the counts stay. Otherwise the load has shifted, and the counts
+//! are halved several times at once.
 //!
 //! - I1. The sketch, and the refused keys, are estimates. The control sees one miss in four, under its lock.
 //!
