@@ -305,9 +305,9 @@ impl Mapped {
 
     /// Sets the number of pages that a fault brings in. The default is 1.
     ///
-    /// A fault brings in the block of that many pages around it, aligned by its size: the wanted page, and
-    /// the others as far as memory and source allow at once. The others are mapped for reading, so the first
-    /// store to one of them is a fault too.
+    /// A fault brings in the block of that many pages around it, aligned by its size. Pages beside the wanted
+    /// one come only if memory and source allow it at once. They are mapped for reading, so the first store
+    /// to one of them is a fault too.
     ///
     /// ```
     /// # #[cfg(all(target_os = "linux", not(miri)))] {
