@@ -16,6 +16,8 @@
 //! a bucket or two.
 //! Source: for sampling, Redis's approximation of LRU; for marks without queues, CLOCK.
 
+mod compute;
+
 use squall_core::{Handle, Owned};
 use squall_parts::loads::{Joined, Loads, Place, Turn};
 use squall_parts::table::Table;
@@ -148,8 +150,37 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         found
     }
 
+    /// Calls `f` with the value of a key.
     #[inline]
-    fn get_endless<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    pub(crate) fn with<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        let found = self.look_up_with(key, f);
+        if let Some(counters) = &self.counters {
+            counters.looked_up(found.is_some());
+        }
+        found
+    }
+
+    #[inline]
+    fn look_up<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        self.look_up_with(key, V::clone)
+    }
+
+    #[inline]
+    fn look_up_with<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        if T::ENDS { self.look_up_in_time(key, f) } else { self.look_up_endless(key, f) }
+    }
+
+    #[inline]
+    fn look_up_endless<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
     {
@@ -157,13 +188,13 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         let found = self.table.read(key, |stored| {
             stored.is_live(generation).then(|| {
                 stored.touch(present);
-                stored.value.clone()
+                f(&stored.value)
             })
         });
         found.flatten()
     }
 
-    fn get_in_time<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    fn look_up_in_time<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
     {
@@ -174,7 +205,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
                 if let Some(ends) = self.config.times.read(now, key, &stored.value, stored.span.ends()) {
                     stored.span.move_to(ends);
                 }
-                stored.value.clone()
+                f(&stored.value)
             })
         });
         found.flatten()
@@ -212,45 +243,23 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     pub(crate) fn put(&self, key: K, value: V, weight: u32, told: &mut Told<'_, K, V>) -> bool {
         let cost = weight.saturating_add(self.config.overhead);
         let hash = self.table.hasher().hash_one(&key);
-        if u64::from(cost) > self.bound() {
-            self.take_out(&key, RemovalCause::Replaced, told);
-            told.note_owned(key, value, RemovalCause::Size);
-            return false;
-        }
         let before = self
             .table
             .read(&key, |old| (!old.is_claimed()).then(|| (old.cost, old.mark_now(), old.span.ends())));
         let before = before.flatten();
-        let old_cost = before.map_or(0, |(cost, ..)| cost);
-        if before.is_none() {
-            self.count_insertion();
-        }
-        let present = Now::from_bits(self.present());
-        let mark = match before {
-            Some((_, mark, _)) => mark,
-            // Without a policy, marks are those of an LRU.
-            None => self.policy.try_arrived(hash, present).unwrap_or(Mark::new(present, 0)),
-        };
-        let newcomer = before.is_none().then(|| Candidate::new(hash, cost, mark));
         let mut room = Room { inner: self, held: 0 };
-        if !room.take(cost.saturating_sub(old_cost), newcomer, told) {
+        let credit = before.map_or(0, |(cost, ..)| cost);
+        let mark = before.map(|(_, mark, _)| mark);
+        let Some(mark) = self.make_room(hash, cost, mark, credit, &mut room, told) else {
             if before.is_some() {
                 // Lookups may not find the old value any more.
                 self.take_out(&key, RemovalCause::Replaced, told);
             }
             told.note_owned(key, value, RemovalCause::Size);
-            if let Some(counters) = &self.counters {
-                counters.refused();
-            }
             return false;
-        }
-        let now = self.now();
-        let ends = if T::ENDS {
-            let ends = before.map(|(.., ends)| ends).filter(|ends| ends.soft > now);
-            self.config.times.written(now, &key, &value, ends.map(|ends| ends.own))
-        } else {
-            Ends::NEVER
         };
+        let now = self.now();
+        let ends = self.ends(now, &key, &value, before.map(|(.., ends)| ends));
         let noted = told.clone_key(&key);
         let generation = self.generation();
         let stored = Stored::new(value, cost, ends, generation, mark);
@@ -273,6 +282,52 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
             room.trim(told);
         }
         true
+    }
+
+    /// Makes room for an entry of this cost, of which the room has `room.held` already, and an old entry of
+    /// its key will give `credit`. Returns the entry's mark: `mark` if it has an old one. Returns `None` if
+    /// it is refused.
+    fn make_room(
+        &self,
+        hash: u64,
+        cost: u32,
+        mark: Option<Mark>,
+        credit: u32,
+        room: &mut Room<'_, K, V, S, T>,
+        told: &mut Told<'_, K, V>,
+    ) -> Option<Mark> {
+        if u64::from(cost) > self.bound() {
+            return None;
+        }
+        let is_new = mark.is_none();
+        let mark = mark.unwrap_or_else(|| {
+            self.count_insertion();
+            let present = Now::from_bits(self.present());
+            // Without a policy, marks are those of an LRU.
+            self.policy.try_arrived(hash, present).unwrap_or(Mark::new(present, 0))
+        });
+        let newcomer = is_new.then(|| Candidate::new(hash, cost, mark));
+        let more = u64::from(cost).saturating_sub(room.held + u64::from(credit));
+        let is_in = room.take(more, newcomer, told);
+        if let (false, Some(counters)) = (is_in, &self.counters) {
+            counters.refused();
+        }
+        is_in.then_some(mark)
+    }
+
+    /// Returns the ends of an entry that is written now. `before` are those of the value that it replaces.
+    fn ends(&self, now: u64, key: &K, value: &V, before: Option<Ends>) -> Ends {
+        if T::ENDS {
+            let before = before.filter(|ends| ends.soft > now);
+            self.config.times.written(now, key, value, before.map(|ends| ends.own))
+        } else {
+            Ends::NEVER
+        }
+    }
+
+    /// Returns the part of the bound that an entry needs.
+    fn cost(&self, key: &K, value: &V) -> u32 {
+        self.weigh(key, value).saturating_add(self.config.overhead)
     }
 
     fn bound(&self) -> u64 {
@@ -552,9 +607,8 @@ struct Room<'a, K: Key, V: Value, S: BuildHasher, T: Span> {
 
 impl<K: Key, V: Value, S: BuildHasher, T: Span> Room<'_, K, V, S, T> {
     /// Takes a part of the bound, and evicts entries for it. Returns false if the newcomer is refused.
-    fn take(&mut self, wanted: u32, newcomer: Option<Candidate>, told: &mut Told<'_, K, V>) -> bool {
+    fn take(&mut self, wanted: u64, newcomer: Option<Candidate>, told: &mut Told<'_, K, V>) -> bool {
         let Some(bound) = self.inner.config.bound else { return true };
-        let wanted = u64::from(wanted);
         if wanted == 0 {
             return true;
         }
@@ -598,6 +652,18 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Room<'_, K, V, S, T> {
         have < cost
     }
 
+    /// Gives all of it back.
+    fn give_back(&mut self) {
+        self.inner.give(std::mem::take(&mut self.held));
+    }
+
+    /// Like [`settle`](Room::settle), for an entry that replaced none, or a claimed one.
+    fn settle_and_trim(mut self, cost: u32, told: &mut Told<'_, K, V>) {
+        if self.settle(cost, 0) {
+            self.trim(told);
+        }
+    }
+
     /// Evicts entries until the bound holds again.
     fn trim(&self, told: &mut Told<'_, K, V>) {
         while self.inner.taken() > self.inner.bound() && matches!(self.inner.evict(None, told), Evicted::Made)
@@ -608,7 +674,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Room<'_, K, V, S, T> {
 
 impl<K: Key, V: Value, S: BuildHasher, T: Span> Drop for Room<'_, K, V, S, T> {
     fn drop(&mut self) {
-        self.inner.give(self.held);
+        self.give_back();
     }
 }
 
@@ -655,12 +721,5 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         if let Some(counters) = &self.counters {
             counters.loaded(false);
         }
-    }
-
-    fn look_up<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
-    where
-        K: Borrow<Q>,
-    {
-        if T::ENDS { self.get_in_time(key) } else { self.get_endless(key) }
     }
 }

@@ -6,9 +6,11 @@
 #![doc = include_str!("../README.md")]
 
 mod builder;
+mod entry;
 pub mod future;
 mod inner;
 mod listener;
+pub mod ops;
 pub mod policy;
 mod random;
 mod stats;
@@ -17,6 +19,7 @@ mod sync;
 mod time;
 
 pub use builder::CacheBuilder;
+pub use entry::{Entry, EntrySelector};
 pub use listener::RemovalCause;
 pub use stats::Statistics;
 pub use sync::{Cache, Iter};

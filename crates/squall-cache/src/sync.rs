@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use crate::DefaultHasher;
 use crate::builder::CacheBuilder;
+use crate::entry::EntrySelector;
 use crate::inner::Inner;
+use crate::ops::compute::{Computed, Op};
 use crate::policy::Eviction;
 use crate::stats::Statistics;
 use crate::stored::{Ending, Endless};
@@ -101,6 +103,24 @@ where
         on!(self, inner => inner.get(key))
     }
 
+    /// Calls `f` with the value of a key, and returns its result, without a clone. `f` runs within an
+    /// operation: it must be short, and must not use the cache.
+    ///
+    /// ```
+    /// use squall::cache::Cache;
+    ///
+    /// let pages: Cache<u64, Vec<u8>> = Cache::new(100);
+    /// pages.insert(1, vec![0; 4096]);
+    /// assert_eq!(pages.with(&1, |page| page.len()), Some(4096));
+    /// ```
+    #[inline]
+    pub fn with<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        on!(self, inner => inner.with(key, f))
+    }
+
     /// Whether the key is there. Does not count as a use of its entry.
     pub fn contains_key<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
     where
@@ -119,6 +139,53 @@ where
     /// If the weigher, the listener or the times panic.
     pub fn insert(&self, key: K, value: V) {
         on!(self, inner => inner.insert(key, value));
+    }
+
+    /// Inserts, replaces, removes or keeps the entry of a key, as `f` decides from its value, in one atomic
+    /// step. `f` gets no value if the key is absent.
+    ///
+    /// `f` runs within an operation, without a lock: it must not use the cache. If another thread changed the
+    /// entry meanwhile, it runs again.
+    ///
+    /// ```
+    /// use squall::cache::{Cache, ops::compute::{Computed, Op}};
+    ///
+    /// let visits: Cache<&str, u64> = Cache::new(100);
+    /// let count = |n: Option<&u64>| Op::Put(n.map_or(1, |n| n + 1));
+    /// assert_eq!(visits.compute("home", count), Computed::Inserted);
+    /// assert_eq!(visits.compute("home", count), Computed::Replaced);
+    /// assert_eq!(visits.get("home"), Some(2));
+    /// ```
+    ///
+    /// # Panics
+    /// If `f` panics, or the weigher, the listener or the times. After a panic of `f` or of the weigher, the
+    /// entry is as it was.
+    pub fn compute(&self, key: K, mut f: impl FnMut(Option<&V>) -> Op<V>) -> Computed {
+        on!(self, inner => inner.compute(key, &mut f))
+    }
+
+    /// Selects the entry of a key, for one operation on it.
+    ///
+    /// ```
+    /// use squall::cache::Cache;
+    ///
+    /// let pages: Cache<u64, String> = Cache::new(100);
+    /// assert!(pages.entry(1).or_insert("first".to_owned()).is_fresh());
+    /// assert_eq!(pages.entry(1).or_insert("second".to_owned()).into_value(), "first");
+    /// ```
+    pub fn entry(&self, key: K) -> EntrySelector<'_, K, V, S>
+    where
+        K: Clone,
+    {
+        EntrySelector::new(self, key)
+    }
+
+    /// Selects the entry of a borrowed key, for one operation on it.
+    pub fn entry_by_ref<Q: ToOwned<Owned = K> + ?Sized>(&self, key: &Q) -> EntrySelector<'_, K, V, S>
+    where
+        K: Borrow<Q> + Clone,
+    {
+        EntrySelector::new(self, key.to_owned())
     }
 
     /// Removes a key and returns its value.

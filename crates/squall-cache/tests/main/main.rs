@@ -2,6 +2,7 @@
 #![cfg(not(loom))]
 
 mod bounds;
+mod changes;
 mod hostile;
 mod loads;
 mod policies;

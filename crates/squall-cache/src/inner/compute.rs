@@ -1,0 +1,109 @@
+//! Changes of one entry, as a closure decides from its value.
+//!
+//! - I1. A change claims the entry that the closure saw (stored/I1), and then replaces or removes it, if the
+//!   table still has it. Otherwise another thread was faster, and the closure decides again.
+
+use squall_parts::table::{Compute, Computed as Changed};
+use std::hash::BuildHasher;
+
+use super::{Inner, Key, Room, Value};
+use crate::listener::{RemovalCause, Told};
+use crate::ops::compute::{Computed, Op};
+use crate::stored::{Span, Stored};
+
+type Decide<'a, V> = dyn FnMut(Option<&V>) -> Op<V> + 'a;
+
+impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
+    /// Inserts, replaces, removes or keeps an entry, as `f` decides, in one atomic step.
+    pub(crate) fn compute(&self, mut key: K, f: &mut Decide<'_, V>) -> Computed {
+        self.telling(|told| {
+            loop {
+                if let Some(computed) = self.compute_present(&key, f, told) {
+                    return computed;
+                }
+                match self.compute_absent(key, f, told) {
+                    Ok(computed) => return computed,
+                    Err(back) => key = back,
+                }
+            }
+        })
+    }
+
+    /// Returns no effect if the key is not in the table.
+    fn compute_present(&self, key: &K, f: &mut Decide<'_, V>, told: &mut Told<'_, K, V>) -> Option<Computed> {
+        let (generation, now) = (self.generation(), self.now());
+        let mut room = Room { inner: self, held: 0 };
+        let (mut computed, mut new_cost) = (None, 0);
+        let changed = self.table.compute_if_present(key, |old| {
+            // The rest of an attempt in which another thread was faster.
+            room.give_back();
+            let dead = old.cause(generation, now);
+            let value = dead.is_none().then_some(&old.value);
+            let (effect, new) = match f(value) {
+                Op::Nop => (Computed::Kept, None),
+                Op::Remove if value.is_some() => (Computed::Removed, None),
+                Op::Remove => (Computed::Kept, None),
+                Op::Put(new) if value.is_some() => (Computed::Replaced, Some(new)),
+                Op::Put(new) => (Computed::Inserted, Some(new)),
+            };
+            computed = Some(effect);
+            if effect == Computed::Kept {
+                return Compute::Keep;
+            }
+            // Until the claim, code of the program may panic. The entry is then as it was.
+            let before = value.map(|_| old.span.ends());
+            let new = new.map(|new| (self.cost(key, &new), self.ends(now, key, &new, before), new));
+            let other = if new.is_some() { RemovalCause::Replaced } else { RemovalCause::Explicit };
+            let note = told.prepare(key, &old.value, dead.unwrap_or(other));
+            let noted = told.clone_key(key).filter(|_| new.is_some());
+            if room.claim(old) {
+                told.add(note);
+            }
+            let Some((cost, ends, new)) = new else { return Compute::Remove };
+            let mark = value.map(|_| old.mark_now());
+            match self.make_room(self.table.hasher().hash_one(key), cost, mark, 0, &mut room, told) {
+                Some(mark) => {
+                    new_cost = cost;
+                    Compute::Put(Stored::new(new, cost, ends, generation, mark))
+                }
+                None => {
+                    computed = Some(Computed::Refused);
+                    if let Some(key) = noted {
+                        told.note_owned(key, new, RemovalCause::Size);
+                    }
+                    Compute::Remove
+                }
+            }
+        });
+        match changed {
+            Changed::Updated => room.settle_and_trim(new_cost, told),
+            Changed::Removed => {}
+            Changed::Kept | Changed::Inserted if computed == Some(Computed::Kept) => {}
+            // The entry is gone.
+            Changed::Kept | Changed::Inserted => return None,
+        }
+        computed
+    }
+
+    /// Returns the key if another thread has inserted it.
+    fn compute_absent(
+        &self,
+        key: K,
+        f: &mut Decide<'_, V>,
+        told: &mut Told<'_, K, V>,
+    ) -> Result<Computed, K> {
+        let Op::Put(value) = f(None) else { return Ok(Computed::Kept) };
+        let cost = self.cost(&key, &value);
+        let ends = self.ends(self.now(), &key, &value, None);
+        let mut room = Room { inner: self, held: 0 };
+        let hash = self.table.hasher().hash_one(&key);
+        let Some(mark) = self.make_room(hash, cost, None, 0, &mut room, told) else {
+            told.note_owned(key, value, RemovalCause::Size);
+            return Ok(Computed::Refused);
+        };
+        let stored = Stored::new(value, cost, ends, self.generation(), mark);
+        self.table.try_insert(key, stored).map_err(|(key, _)| key)?;
+        room.settle_and_trim(cost, told);
+        Ok(Computed::Inserted)
+    }
+}
