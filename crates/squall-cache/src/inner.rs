@@ -8,15 +8,14 @@
 //!
 //! - I1. `taken` is at least the cost of all entries, and at most the bound. An insertion takes before it
 //!   inserts. The thread that claims an entry (stored/I1) gives its cost back.
-//! - I2. The entries that a visit finds stay in memory until the operation ends. So a victim is the entry at
-//!   its address.
-//! - I3. Loaders and listeners run outside operations and locks, so they may use the cache.
+//! - I2. Loaders and listeners run outside operations and locks, so they may use the cache.
 //!
 //! Cost: a hit reads the table, and writes its entry once in an epoch. An insertion into a full cache visits
 //! a bucket or two.
 //! Source: for sampling, Redis's approximation of LRU; for marks without queues, CLOCK.
 
 mod compute;
+mod evict;
 
 use squall_core::{Handle, Owned};
 use squall_parts::loads::{Joined, Loads, Place, Turn};
@@ -26,22 +25,14 @@ use squall_sys::padded::CachePadded;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::inner::evict::Evicted;
 use crate::listener::{Listener, RemovalCause, Told};
-use crate::policy::{Candidate, Eviction, Mark, Now, Verdict};
-use crate::random;
+use crate::policy::{Candidate, Eviction, Mark, Now};
 use crate::stats::Counters;
 use crate::stored::{Span, Stored};
 use crate::time::{Ends, Times};
-
-/// Entries that an eviction compares.
-const DRAWN: usize = 8;
-/// Buckets that a draw visits before it makes do with fewer entries, but one at least.
-const VISITS: usize = 64;
-/// Draws of an eviction before it gives up.
-const ATTEMPTS: usize = 100;
 
 /// The largest number of entries that a policy expects before the cache has half as many.
 const EXPECTED_FIRST: u64 = 1 << 20;
@@ -486,116 +477,6 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
             self.written.taken.fetch_sub(back, Ordering::Relaxed);
         }
     }
-
-    /// Evicts an entry, or finds that the newcomer is worth less.
-    fn evict(&self, newcomer: Option<Candidate>, told: &mut Told<'_, K, V>) -> Evicted {
-        // Another thread may take the victim first.
-        for _ in 0..ATTEMPTS {
-            let evicted = pin(|_| {
-                let (from, victim, cause) = match self.draw(newcomer) {
-                    Drawn::Victim(from, victim, cause) => (from, victim, cause),
-                    Drawn::Refused => return Some(Evicted::Refused),
-                    Drawn::Empty => return Some(Evicted::Empty),
-                };
-                self.unlink(from, victim, cause, told).then_some(Evicted::Made)
-            });
-            if let Some(evicted) = evicted {
-                return evicted;
-            }
-        }
-        Evicted::Empty
-    }
-
-    /// Draws the entries of a bucket, or of a few that follow each other, and lets the policy choose one.
-    fn draw(&self, newcomer: Option<Candidate>) -> Drawn<V, T> {
-        let (generation, now) = (self.generation(), self.now());
-        let mut drawn = [Candidate::default(); DRAWN];
-        let mut places = [(0, ptr::null::<Stored<V, T>>()); DRAWN];
-        let (mut count, mut dead) = (0, None);
-        let mut from = random::next();
-        // A large table with few entries is searched as a whole.
-        let (mut visits, mut rounds) = (0, 0);
-        while visits < VISITS || count == 0 && rounds < 2 {
-            visits += 1;
-            let next = self.table.visit_from(from, |key, stored| {
-                if stored.is_claimed() {
-                    return;
-                }
-                if let Some(cause) = stored.cause(generation, now) {
-                    dead = Some((ptr::from_ref(stored), cause));
-                } else if count < DRAWN {
-                    let hash = self.table.hasher().hash_one(key);
-                    drawn[count] = Candidate::new(hash, stored.cost, stored.mark_now());
-                    places[count] = (from, stored);
-                    count += 1;
-                }
-            });
-            if let Some((dead, cause)) = dead {
-                return Drawn::Victim(from, dead, cause);
-            }
-            if count == DRAWN {
-                break;
-            }
-            rounds += usize::from(next.is_none());
-            from = next.unwrap_or(0);
-        }
-        if count == 0 {
-            return Drawn::Empty;
-        }
-        let victim = |index: usize| Drawn::Victim(places[index].0, places[index].1, RemovalCause::Size);
-        match self.policy.try_choose(newcomer, &drawn[..count], Now::from_bits(self.present())) {
-            Ok(Verdict::Refuse) if newcomer.is_some() => Drawn::Refused,
-            Ok(Verdict::Evict(index)) => victim(index.min(count - 1)),
-            Ok(Verdict::Refuse) | Err(_) => victim(0),
-        }
-    }
-
-    /// Removes the entry at this address (I2). Returns false if another thread has it.
-    fn unlink(
-        &self,
-        from: u64,
-        victim: *const Stored<V, T>,
-        cause: RemovalCause,
-        told: &mut Told<'_, K, V>,
-    ) -> bool {
-        let mut is_mine = false;
-        let mut room = Room { inner: self, held: 0 };
-        self.table.retain_from(from, |key, stored| {
-            if !ptr::eq(stored, victim) {
-                return true;
-            }
-            let note = told.prepare(key, &stored.value, cause);
-            if room.claim(stored) {
-                is_mine = true;
-                told.add(note);
-            }
-            false
-        });
-        if let (true, Some(counters)) = (is_mine && cause.was_evicted(), &self.counters) {
-            counters.evicted();
-        }
-        is_mine
-    }
-}
-
-/// The result of a draw.
-enum Drawn<V, T> {
-    /// An entry, with the position of its bucket.
-    Victim(u64, *const Stored<V, T>, RemovalCause),
-    /// The newcomer is worth less than the drawn entries.
-    Refused,
-    /// No entry was found.
-    Empty,
-}
-
-/// The result of an eviction.
-enum Evicted {
-    /// An entry gave its place.
-    Made,
-    /// The newcomer is worth less than those that were drawn.
-    Refused,
-    /// No entry was found.
-    Empty,
 }
 
 /// A part of the bound, for an entry that is about to come, or of one that was claimed. The drop gives it

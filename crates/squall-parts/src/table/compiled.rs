@@ -61,6 +61,9 @@ pub(crate) trait Compiled: Slots {
         rehash: DynHash<'_, Self>,
         f: &mut dyn FnMut(Self::Raw),
     ) -> Option<u64>;
+    /// # Safety
+    /// As [`Raw::collect`].
+    unsafe fn collect(raw: &Raw<Self>, from: u64, entries: &mut Vec<Self::Raw>) -> Option<u64>;
 }
 
 /// Implements [`Compiled`] by plain functions.
@@ -144,6 +147,11 @@ macro_rules! compile {
             ) -> Option<u64> {
                 // SAFETY: the caller.
                 unsafe { raw.visit(from, rehash, f) }
+            }
+
+            unsafe fn collect(raw: &Raw<Self>, from: u64, entries: &mut Vec<Self::Raw>) -> Option<u64> {
+                // SAFETY: the caller.
+                unsafe { raw.collect(from, entries) }
             }
         }
     )* };

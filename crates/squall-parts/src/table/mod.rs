@@ -30,6 +30,8 @@ mod ops;
 mod platform;
 mod raw;
 mod resize;
+#[cfg(not(loom))]
+mod sample;
 mod sites;
 mod slab;
 mod slots;
@@ -50,6 +52,8 @@ pub use hash_table::Table;
 pub use limit::{Budget, Exhausted, Reservation};
 #[cfg(not(loom))]
 pub use limited::{Full, Limited};
+#[cfg(not(loom))]
+pub use sample::Sample;
 #[cfg(not(loom))]
 pub use walk::{Iter, position};
 

@@ -9,7 +9,9 @@ use crate::table::compute::{Compute, Computed};
 use crate::table::fast::{FastFind, NeedsSlowPath};
 use crate::table::layout::{Layout, RawOf};
 use crate::table::raw::{Found, Raw};
+use crate::table::sample::Sample;
 use crate::table::slots::IsKey;
+use crate::table::tags::SLOTS;
 use crate::table::write::Change;
 use std::hash::{BuildHasher, Hash};
 use std::mem::ManuallyDrop;
@@ -664,17 +666,57 @@ impl<L: Layout> Typed<'_, L> {
     ) where
         L::Key: Eq + Hash,
     {
-        let hash = hashes::<L>(hasher)(entry);
         let mut seen = entry;
         // SAFETY: the caller; the key of the entry stays until the operation ends.
         unsafe {
-            while !self.both(seen, &mut *f) && !self.remove_seen(hash, seen, hasher) {
+            while !self.both(seen, &mut *f) {
+                let hash = hashes::<L>(hasher)(entry);
+                if self.remove_seen(hash, seen, hasher) {
+                    return;
+                }
                 // Another thread changed it meanwhile.
                 match L::Slots::find(self.raw, hash, &compares_with::<L>(entry)) {
                     Some(found) => seen = found.raw(),
                     None => return,
                 }
             }
+        }
+    }
+
+    /// Shows entries to `sample`, home by home, and removes the one that it chooses. Returns whether it did.
+    pub(crate) unsafe fn remove_sampled(
+        self,
+        mut from: u64,
+        hasher: &impl BuildHasher,
+        sample: &mut dyn Sample<L::Key, L::Value>,
+    ) -> bool
+    where
+        L::Key: Eq + Hash,
+    {
+        let mut shown = Vec::with_capacity(2 * SLOTS);
+        // SAFETY: the caller; the entries were loaded in this operation.
+        unsafe {
+            'all: loop {
+                let before = shown.len();
+                let next = L::Slots::collect(self.raw, from, &mut shown);
+                let home = &mut shown[before..];
+                // A sample that ends early shall not always see the first slots of a home.
+                home.rotate_left(from as usize % home.len().max(1));
+                for entry in home {
+                    if !self.both(*entry, |key, value| sample.look(key, value)) {
+                        break 'all;
+                    }
+                }
+                match sample.next(next) {
+                    Some(next) => from = next,
+                    None => break,
+                }
+            }
+            let Some(entry) = sample.choose().and_then(|index| shown.get(index).copied()) else {
+                return false;
+            };
+            self.both(entry, |key, value| sample.take(key, value))
+                && self.remove_seen(hashes::<L>(hasher)(entry), entry, hasher)
         }
     }
 }

@@ -174,7 +174,7 @@ impl<S: Slots> Raw<S> {
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
         let (_, last) = slab.range(slab.home(from));
-        let mut entries = Vec::new();
+        let mut entries = Vec::with_capacity(SLOTS);
         // SAFETY: the caller.
         unsafe { Self::visit_range(slab, (from, last), rehash, &mut entries) };
         entries.into_iter().for_each(f);
@@ -204,6 +204,23 @@ impl<S: Slots> Raw<S> {
             // SAFETY: as above.
             unsafe { Self::visit_range(Self::next(slab), part, rehash, entries) };
         }
+    }
+
+    /// Copies the entries of the home that contains the mixed hash `from` to `entries`. If the home has moved
+    /// to several ones, copies the entries of one of them. Returns as [`visit`](Raw::visit).
+    ///
+    /// # Safety
+    /// In an operation; the copies are valid within it.
+    pub(crate) unsafe fn collect(&self, from: u64, entries: &mut Vec<S::Raw>) -> Option<u64> {
+        // SAFETY: the caller.
+        let mut slab = unsafe { self.current() };
+        let (_, last) = slab.range(slab.home(from));
+        while is_moved(slab.bucket(slab.home(from)).state()) {
+            slab = Self::next(slab);
+        }
+        // SAFETY: the caller.
+        unsafe { slab.collect(slab.home(from), entries) };
+        last.checked_add(1)
     }
 
     /// Frees each entry by `free`. A panic there stops no other entry. The first one goes on at the end,

@@ -24,3 +24,4 @@ mod replicas;
 mod table;
 mod table_histories;
 mod table_limited;
+mod table_samples;
