@@ -351,16 +351,26 @@ fn supports_plugin_v1(version: &str) -> bool {
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < FIRST_WITHOUT_V1
 }
 
-/// Builds `squall` as users do.
+/// Builds `squall`, with the features that all checks use, so that one build serves them.
 pub(crate) fn build() -> Result<PathBuf> {
-    shell::run(shell::cargo().args(["build", "--quiet", "--release", "-p", "squall-cli"]))?;
+    shell::run(shell::cargo().args([
+        "build",
+        "--quiet",
+        "--release",
+        "-p",
+        "squall-cli",
+        "--features",
+        "hosts",
+    ]))?;
     Ok(shell::target_dir().join("release").join("squall"))
 }
 
 /// Counts the known programs by all instruments and prints the common figures.
 fn count_known(squall: &Path, options: &Options, checks: &[PathBuf]) -> Result<()> {
     let mut build = shell::cargo();
-    build.args(["build", "--quiet", "--release", "-p", "squall-locality", "--example", "known"]);
+    // Both packages, for the same features as in `build`.
+    build.args(["build", "--quiet", "--release", "-p", "squall-cli", "--features", "squall-cli/hosts"]);
+    build.args(["-p", "squall-locality", "--example", "known"]);
     shell::run(&mut build)?;
     let program = shell::target_dir().join("release").join("examples").join("known");
     // Programs with threads that take turns are slow, so the number of operations is limited.
