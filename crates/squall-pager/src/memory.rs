@@ -4,14 +4,30 @@
 //!   latch and its state of mapping exclude those (slot/I4).
 //! - I2. A page of a window has one slot at a time: a slot discards its page before it lets go of it.
 
-use squall_objects::pages::Page;
+use squall_objects::pages::{PAGE_BYTES, Page};
 use std::io;
 #[cfg(all(target_os = "linux", not(miri)))]
 use {
-    squall_objects::pages::PAGE_BYTES,
     squall_sys::window,
     std::{slice, sync::Arc},
 };
+
+/// Checks that a page of a cache can be mapped on this system.
+pub(crate) fn check_system() -> io::Result<()> {
+    check_page_bytes(squall_sys::pages::page_bytes().unwrap_or(PAGE_BYTES))
+}
+
+/// Refuses systems with pages larger than those of a cache: a part of a page cannot be mapped.
+fn check_page_bytes(system: usize) -> io::Result<()> {
+    if PAGE_BYTES.is_multiple_of(system) {
+        return Ok(());
+    }
+    let why = format!(
+        "a file cache has pages of {PAGE_BYTES} bytes, and this system can map no part of its pages of {system} \
+         bytes; pin the pages of a cache with a pool, or use a kernel with pages of {PAGE_BYTES} bytes"
+    );
+    Err(io::Error::new(io::ErrorKind::Unsupported, why))
+}
 
 /// The place of the memory of a cache's pages: their pool, or a window.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +39,7 @@ pub(crate) struct Window {
 #[cfg(all(target_os = "linux", not(miri)))]
 impl Window {
     pub(crate) fn create(bytes: u64) -> io::Result<Window> {
+        check_system()?;
         let bytes = usize::try_from(bytes).ok().and_then(|bytes| bytes.checked_next_multiple_of(PAGE_BYTES));
         let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
         Ok(Window { window: Some(Arc::new(window::Window::create(bytes)?)) })
@@ -109,5 +126,24 @@ impl Memory {
                 permit
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_with_larger_pages_is_refused_with_both_sizes() {
+        for system in [16 << 10, 64 << 10] {
+            let error = check_page_bytes(system).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+            let error = error.to_string();
+            assert!(
+                error.contains("pages of 4096 bytes") && error.contains(&format!("{system} bytes")),
+                "{error}"
+            );
+        }
+        assert!(check_page_bytes(4096).is_ok());
     }
 }

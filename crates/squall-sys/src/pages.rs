@@ -386,6 +386,14 @@ pub fn memory_bytes() -> usize {
     GUESS
 }
 
+/// Returns the size of the system's pages in bytes, or `None` if the system does not tell.
+pub fn page_bytes() -> Option<usize> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    return crate::system::page_bytes();
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    None
+}
+
 /// Returns the highest possible processor number plus one, or `None` if the system does not tell.
 ///
 /// A container may show a shorter list than the machine's. So processors that the C library knows, and those

@@ -66,6 +66,7 @@ use squall_core::Handle;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use crate::memory::check_system;
 use crate::region::{Mapping, Region};
 pub use maps::{MapError, Mapped};
 pub use private::PrivateMapped;
@@ -157,6 +158,7 @@ pub unsafe fn map_private(mapping: Mapping) -> Result<PrivateMapped, MapError> {
 /// # Panics
 /// If the calling thread has a page of the file pinned for writing.
 pub fn serve(mapping: Mapping, client: UnixStream) -> Result<Served, MapError> {
+    check_system().map_err(|error| MapError::System(Arc::new(error)))?;
     remote::serve(mapping, client)
 }
 
@@ -204,11 +206,12 @@ pub fn serve(mapping: Mapping, client: UnixStream) -> Result<Served, MapError> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub unsafe fn attach(pager: UnixStream) -> Result<Attached, AttachError> {
+    check_system()?;
     remote::attach(pager)
 }
 
 /// Lets threads of this process bring pages in.
 fn arm() -> Result<(), MapError> {
-    let armed = handler::install().and_then(|()| service::start());
+    let armed = check_system().and_then(|()| handler::install()).and_then(|()| service::start());
     armed.map_err(|error| MapError::System(Arc::new(error)))
 }
