@@ -23,6 +23,8 @@
 //!   taken away and ended as squall-parts' `directory.rs` demands: the slot's latch is the object's latch,
 //!   and the replica's latch is that of the copy.
 //!
+//! - I6. The pager runs no deferred call of the program under a latch: the call may use the page.
+//!
 //! Cost: a pin is two stores to a line of the thread, and reads of the slot.
 //! Source: Appavoo 2005, §4.1.4 (page descriptors); the latch: Dice and Kogan, "BRAVO", USENIX ATC 2019.
 
@@ -253,7 +255,10 @@ impl Slot {
         }
         self.unmap();
         if let Some(spread) = &self.spread {
+            // Operations end under the latch. Calls that fell due run after the thread's next operation (I6).
+            let quiet = squall_rcu::__callback_free();
             spread.write(self);
+            quiet.end_without_calls();
         }
         self.set_referenced();
         self.set_dirty();
@@ -313,7 +318,11 @@ impl Slot {
         drop(self.take_from(self.memory.write(), Dirty::Discard));
     }
 
-    fn take_from(&self, mut latch: ReadBiasedWriteGuard<'_, Option<Memory>>, dirty: Dirty) -> Taken {
+    fn take_from(&self, latch: ReadBiasedWriteGuard<'_, Option<Memory>>, dirty: Dirty) -> Taken {
+        squall_rcu::without_callbacks(|| self.take_latched(latch, dirty))
+    }
+
+    fn take_latched(&self, mut latch: ReadBiasedWriteGuard<'_, Option<Memory>>, dirty: Dirty) -> Taken {
         // An open page is dirty.
         if dirty == Dirty::Keep && self.is_dirty() {
             return Taken::Dirty;
