@@ -27,7 +27,7 @@ use squall_parts::table::Table;
 use squall_rcu::Guard;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 
 use crate::slot::{Dirty, Entry, Slot, Taken};
 
@@ -128,8 +128,13 @@ impl Place {
     /// Moves the hand over some replicas, and returns them.
     fn next(&self) -> Vec<Arc<Slot>> {
         let mut found = Vec::new();
-        // Another thread looks for a replica here.
-        let Ok(mut hand) = self.hand.try_lock() else { return found };
+        let mut hand = match self.hand.try_lock() {
+            Ok(hand) => hand,
+            // Any position will do.
+            Err(TryLockError::Poisoned(hand)) => hand.into_inner(),
+            // Another thread looks for a replica here.
+            Err(TryLockError::WouldBlock) => return found,
+        };
         *hand = self.table.visit_from(*hand, |_, entry| found.push(entry.to_arc())).unwrap_or(0);
         found
     }

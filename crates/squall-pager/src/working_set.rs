@@ -6,7 +6,7 @@
 //! a decision concerns no other process, and no clock visits the pages of all.
 //!
 //! - I1. The limit of the page manager is within the bounds of the policy, once the policy was set.
-//! - I2. One thread adjusts at a time. Others go on without waiting.
+//! - I2. One thread changes the limit at a time. Others go on without waiting.
 //!
 //! Faults are counted on each processor. A processor adjusts at each 16th fault.
 //! Source: Gamsa et al. 1999, §2 (TO-01), and Appavoo 2005, §8.5 (CO-76), leave the policy open. The fault
@@ -20,7 +20,7 @@ use squall_objects::pages::{PagePool, PagePoolExt};
 use std::error::Error;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Number of faults of a processor from one adjustment to the next.
@@ -195,31 +195,50 @@ impl Policy {
                 None => format!("the page manager {id}").into(),
             }
         })?;
-        let mut state = self.state();
-        *state = State { setting, since: Instant::now(), faults: self.faults.sum() };
-        self.is_rated.store(matches!(setting, WorkingSet::FaultRate { .. }), Ordering::Relaxed);
-        let (pages_min, pages_max) = setting.bounds();
-        set_limit(pool, pool.max_pages().clamp(pages_min, pages_max));
+        // No deferred call of the program runs under the lock: it may ask for the working set.
+        let limit = squall_rcu::without_callbacks(|| {
+            let mut state = self.state();
+            *state = State { setting, since: Instant::now(), faults: self.faults.sum() };
+            self.is_rated.store(matches!(setting, WorkingSet::FaultRate { .. }), Ordering::Relaxed);
+            let (pages_min, pages_max) = setting.bounds();
+            let limit = pool.max_pages().clamp(pages_min, pages_max);
+            pool.set_max_pages(limit);
+            limit
+        });
+        give_back(pool, limit);
         Ok(())
     }
 
     /// Adjusts the limit to the faults since the last adjustment. Does nothing while another thread does so.
     pub(crate) fn adjust(&self, pool: Handle<dyn PagePool>) {
-        let Ok(mut state) = self.state.try_lock() else { return };
+        // As in `set`.
+        if let Some(limit) = squall_rcu::without_callbacks(|| self.change_limit(pool)) {
+            give_back(pool, limit);
+        }
+    }
+
+    /// Sets the next limit. Returns it if it is another one.
+    fn change_limit(&self, pool: Handle<dyn PagePool>) -> Option<usize> {
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            // Each change of the state is whole.
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
         let (now, faults) = (Instant::now(), self.faults.sum());
         let limit = pool.max_pages();
         let since = (faults.wrapping_sub(state.faults), now.saturating_duration_since(state.since));
         let next = state.setting.next_limit(limit, since.0, since.1);
         (state.since, state.faults) = (now, faults);
-        if next != limit {
-            set_limit(pool, next);
-        }
+        (next != limit).then(|| {
+            pool.set_max_pages(next);
+            next
+        })
     }
 }
 
-/// Sets the limit of a page manager, and gives pages beyond it back.
-fn set_limit(pool: Handle<dyn PagePool>, pages: usize) {
-    pool.set_max_pages(pages);
+/// Gives pages beyond the limit of a page manager back. Called without the lock: it runs code of the program.
+fn give_back(pool: Handle<dyn PagePool>, pages: usize) {
     for _ in 0..RECLAMATIONS {
         // Free pages first. A reclamation makes more of them.
         let excess = pool.used().saturating_sub(pages);

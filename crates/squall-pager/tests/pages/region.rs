@@ -5,12 +5,13 @@ use squall_core::Owned;
 use squall_core::swap::swap;
 use squall_machine::ClusterSize;
 use squall_objects::cached;
-use squall_objects::pages::{self, PagePool, Supply};
+use squall_objects::pages::{self, PagePool, PagePoolExt, PageUser, Supply};
 use squall_pager::PageFault;
 use squall_pager::cache::{self, FileCache, FileCacheExt, PAGE_BYTES};
 use squall_pager::process::{Process, WorkingSet};
 use squall_pager::region::{self, Form, Mapping, Region, RegionExt, Rights, SharedCache};
 use squall_pager::source::{Filled, Source, SourceError, SourceStatistics};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
@@ -354,6 +355,48 @@ fn to_01_the_limit_of_a_process_follows_its_own_rate_of_faults() {
     assert!(rated.page_manager().used() <= 9);
     // The other process kept its pages.
     assert_eq!((other.page_manager().max_pages(), other.page_manager().used()), (64, 64));
+}
+
+/// A user of a page manager, with code of the program.
+struct Asks {
+    process: Arc<Process>,
+    /// The policies that it saw.
+    seen: Arc<Mutex<Vec<WorkingSet>>>,
+    panics: Arc<AtomicBool>,
+}
+
+impl PageUser for Asks {
+    fn give_back(&self, _: usize) -> usize {
+        self.seen.lock().unwrap().push(self.process.working_set());
+        assert!(!self.panics.load(Relaxed), "the user has a bug");
+        0
+    }
+}
+
+#[test]
+fn a_user_of_pages_may_ask_for_the_working_set_and_may_panic() {
+    let all = memory();
+    let process = Arc::new(Process::new(cached::Form::shared(), all.handle(), 16));
+    process.page_manager().set_attribute(pages::Attribute::Chunk, 1);
+    let cache = cache::shared(State::with_pages(16).source(), process.page_manager());
+    let start = process.map(Form::Shared, Mapping::new(Arc::new(cache))).unwrap().start();
+    let (seen, panics) = (Arc::<Mutex<Vec<_>>>::default(), Arc::new(AtomicBool::new(true)));
+    let asks = Asks { process: process.clone(), seen: seen.clone(), panics: panics.clone() };
+    let asks = squall_core::shared::<dyn PageUser, _>(asks);
+    let _attached = process.page_manager().attach(asks.handle());
+    // The cache can give nothing back.
+    let frames = Vec::from_iter((0..16).map(|page| process.pin(start + page * PAGE).unwrap()));
+    let rated =
+        WorkingSet::FaultRate { pages_min: 2, pages_max: 8, faults_per_s_min: 1, faults_per_s_max: u32::MAX };
+    let panicked = catch_unwind(AssertUnwindSafe(|| process.set_working_set(rated)));
+    assert!(panicked.is_err() && *seen.lock().unwrap() == [rated]);
+    // The policy is in force, and the limit falls without faults.
+    panics.store(false, Relaxed);
+    process.adjust_working_set();
+    assert_eq!((process.working_set(), process.page_manager().max_pages()), (rated, 7));
+    drop(frames);
+    process.adjust_working_set();
+    assert!(process.page_manager().used() <= 6);
 }
 
 #[test]
