@@ -30,6 +30,7 @@ pub mod panics;
 pub mod pause;
 pub mod peer;
 pub mod prefetch;
+pub mod process_local;
 pub mod rseq;
 pub mod rseq_memory;
 pub mod scheduling;

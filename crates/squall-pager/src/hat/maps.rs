@@ -349,6 +349,10 @@ impl fmt::Debug for Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
+        if squall_sys::fork::forked() {
+            // The child of a fork has no mapping, and can change no list.
+            return;
+        }
         self.home.remove_map(&self.listed);
         remove(|map| matches!(map, Map::Shared(map) if Arc::ptr_eq(map, &self.map)));
         // The last share unmaps the addresses, which ends their registration.

@@ -148,7 +148,8 @@ pub unsafe fn map_private(mapping: Mapping) -> Result<PrivateMapped, MapError> {
 /// calls [`attach`]. Waits until it has done so, for 30 seconds at most.
 ///
 /// A thread of this process brings its pages in, until the result is dropped or the client ends. A page that
-/// cannot be brought in is SIGBUS in the client, and the reason is written to standard error here.
+/// cannot be brought in is SIGBUS in the client, and the reason is written to standard error here. Of the
+/// failures of a client, the first one is written, and then each that doubles their number.
 ///
 /// The client may be killed, or hostile: it harms itself alone. It may read the whole file.
 ///

@@ -163,6 +163,10 @@ impl fmt::Debug for PrivateMapped {
 
 impl Drop for PrivateMapped {
     fn drop(&mut self) {
+        if squall_sys::fork::forked() {
+            // As for a `Mapped`.
+            return;
+        }
         maps::remove(|map| matches!(map, maps::Map::Private(map) if Arc::ptr_eq(map, &self.0)));
         // The last share unmaps the addresses, which ends their registration.
     }

@@ -12,6 +12,7 @@
 //!   socket does, so a dead client leaves nothing behind.
 //! - I3. A page that cannot be brought in is poisoned: its accesses are SIGBUS. If we end, the client poisons
 //!   all absent pages. So no thread waits forever.
+//! - I4. The child of a fork has no copy of a socket. So each side sees the end of the other one at once.
 //!
 //! Limits: a client can hold up its thread here, which changes the client's memory. The page of the fault
 //! stays pinned meanwhile. No grace period waits, since the change runs outside operations. A client may
@@ -26,6 +27,8 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags,
 };
+use squall_sys::fork;
+use squall_sys::process_local::ProcessLocal;
 use squall_sys::uffd::{Event, Features, OpenError, Options, RangeError, Reason, Uffd};
 use squall_sys::window::PrivateSpan;
 use std::error::Error;
@@ -43,6 +46,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use super::handler::Panicked;
 use super::maps::{self, MapError};
 use super::private::{Frozen, MODES};
 use crate::cache::PAGE_BYTES;
@@ -128,28 +132,42 @@ fn features() -> Features {
 // --- the side of the pager ---
 
 /// The share of the pager in a mapping of another process. Dropping it ends the mapping: the client gets
-/// SIGBUS for pages that it has not yet touched.
+/// SIGBUS for pages that it has not yet touched. The child of a fork has no share.
 pub struct Served {
-    socket: Arc<UnixStream>,
-    brought: Arc<AtomicU64>,
-    is_over: Arc<AtomicBool>,
+    socket: Arc<ProcessLocal<UnixStream>>,
+    state: Arc<State>,
+}
+
+/// The state of a mapping, which its owner and the thread of its client share.
+#[derive(Default)]
+struct State {
+    brought: AtomicU64,
+    failed: AtomicU64,
+    is_over: AtomicBool,
 }
 
 impl Served {
     /// Returns the number of pages that were brought in.
     pub fn pages(&self) -> u64 {
-        self.brought.load(Ordering::Relaxed)
+        self.state.brought.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of pages that could not be brought in.
+    pub fn pages_failed(&self) -> u64 {
+        self.state.failed.load(Ordering::Relaxed)
     }
 
     /// Returns whether the client is gone.
     pub fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
+        self.state.is_over.load(Ordering::Relaxed)
     }
 }
 
 impl fmt::Debug for Served {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Served").field("pages", &self.pages()).field("is_over", &self.is_over()).finish()
+        let mut debug = f.debug_struct("Served");
+        debug.field("pages", &self.pages()).field("pages_failed", &self.pages_failed());
+        debug.field("is_over", &self.is_over()).finish()
     }
 }
 
@@ -165,28 +183,29 @@ struct Client {
     frozen: Frozen,
     uffd: Uffd,
     at: usize,
-    socket: Arc<UnixStream>,
-    brought: Arc<AtomicU64>,
+    socket: Arc<ProcessLocal<UnixStream>>,
+    state: Arc<State>,
 }
 
 /// Serves a client at the other end of a socket, which calls [`attach`](super::attach).
 pub(super) fn serve(mapping: Mapping, socket: UnixStream) -> Result<Served, MapError> {
     let system = |error: io::Error| MapError::System(Arc::new(error));
     let frozen = Frozen::new(mapping)?;
-    let socket = Arc::new(socket);
-    let (brought, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-    let served = Served { socket: socket.clone(), brought: brought.clone(), is_over: is_over.clone() };
+    let (socket, state) = (Arc::new(ProcessLocal::new(socket).map_err(system)?), Arc::<State>::default());
+    let served = Served { socket: socket.clone(), state: state.clone() };
     let (tell, told) = mpsc::sync_channel(1);
     let run = move || {
         // A descriptor of a hostile client may hold up the thread that closes it. So this thread does all.
-        match Client::greet(frozen, socket, brought) {
+        match Client::greet(frozen, socket, state.clone()) {
             Ok(client) => {
                 let _ = tell.send(Ok(()));
                 client.run();
+                // A client that lives gets no page from now on.
+                let _ = client.socket.shutdown(Shutdown::Both);
             }
             Err(error) => drop(tell.send(Err(error))),
         }
-        is_over.store(true, Ordering::Relaxed);
+        state.is_over.store(true, Ordering::Relaxed);
     };
     let builder = thread::Builder::new().name("squall-client".to_owned());
     squall_sys::signals::without_signals(|| builder.spawn(run)).map_err(system)?;
@@ -198,7 +217,7 @@ pub(super) fn serve(mapping: Mapping, socket: UnixStream) -> Result<Served, MapE
 }
 
 impl Client {
-    fn greet(frozen: Frozen, socket: Arc<UnixStream>, brought: Arc<AtomicU64>) -> io::Result<Client> {
+    fn greet(frozen: Frozen, socket: Arc<ProcessLocal<UnixStream>>, state: Arc<State>) -> io::Result<Client> {
         set_patience(&socket, Some(PATIENCE))?;
         let (file, place) = match frozen.file() {
             Some((window, place)) => (Some(window.read_only()?), place),
@@ -220,7 +239,7 @@ impl Client {
         }
         send(&socket, len, at as u64, None)?;
         set_patience(&socket, None)?;
-        Ok(Client { frozen, uffd, at, socket, brought })
+        Ok(Client { frozen, uffd, at, socket, state })
     }
 
     /// Brings pages in until the client is gone, or its share here is dropped.
@@ -228,7 +247,7 @@ impl Client {
         loop {
             let mut polled = [
                 PollFd::new(&self.uffd, PollFlags::IN),
-                PollFd::new(&*self.socket, PollFlags::IN | PollFlags::RDHUP),
+                PollFd::new(&**self.socket, PollFlags::IN | PollFlags::RDHUP),
             ];
             match rustix::event::poll(&mut polled, None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -268,22 +287,43 @@ impl Client {
         // A panic of the source fails this page alone.
         match catch_unwind(AssertUnwindSafe(resolve)) {
             Ok(Ok(())) => {
-                self.brought.fetch_add(1, Ordering::Relaxed);
+                self.state.brought.fetch_add(1, Ordering::Relaxed);
                 // Another thread of the client may have brought the page in before.
                 self.uffd.wake(to, PAGE_BYTES).is_ok()
             }
             Ok(Err(PageFault::Mapping(error))) if error.reason() == Reason::Ended => false,
             failed => {
                 match failed {
-                    Ok(Err(error)) => maps::tell(to, &error),
-                    // Its drop may panic too.
-                    Err(payload) => std::mem::forget(payload),
+                    Ok(Err(error)) => self.tell(to, &error),
+                    Err(payload) => {
+                        self.tell(to, &Panicked(&*payload));
+                        // Its drop may panic too.
+                        std::mem::forget(payload);
+                    }
                     Ok(Ok(())) => {}
                 }
                 poison(&self.uffd, to, PAGE_BYTES);
                 true
             }
         }
+    }
+
+    /// Writes the reason to standard error for which the client will get a signal. A hostile client fails as
+    /// often as it likes. So this tells the failures 1, 2, 4, 8 and so on.
+    fn tell(&self, to: usize, error: &dyn fmt::Display) {
+        let failures = self.state.failed.fetch_add(1, Ordering::Relaxed) + 1;
+        if failures.is_power_of_two() {
+            maps::tell(to, &Failure(error, failures));
+        }
+    }
+}
+
+/// A failure, and the number of failures of its client.
+struct Failure<'a>(&'a dyn fmt::Display, u64);
+
+impl fmt::Display for Failure<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (failure {} of a client in another process)", self.0, self.1)
     }
 }
 
@@ -316,7 +356,7 @@ fn poison(uffd: &Uffd, at: usize, len: usize) {
 /// lost.
 pub struct Attached {
     span: Arc<Lent>,
-    socket: UnixStream,
+    socket: Arc<ProcessLocal<UnixStream>>,
     watch: Option<thread::JoinHandle<()>>,
 }
 
@@ -357,6 +397,11 @@ impl fmt::Debug for Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
+        if fork::forked() {
+            // The child of a fork has no mapping, and no thread to wait for.
+            std::mem::forget(self.watch.take());
+            return;
+        }
         // Relaxed: read too late, the thread poisons pages that no thread touches.
         self.span.is_dropped.store(true, Ordering::Relaxed);
         let _ = self.socket.shutdown(Shutdown::Both);
@@ -379,6 +424,8 @@ fn watch(lent: &Lent, mut socket: &UnixStream) {
 
 /// Maps the file that the process at the other end of a socket serves.
 pub(super) fn attach(socket: UnixStream) -> Result<Attached, AttachError> {
+    fork::arm();
+    let socket = Arc::new(ProcessLocal::new(socket)?);
     set_patience(&socket, Some(PATIENCE))?;
     let (len, place, file) = receive(&socket)?;
     let (Ok(len), Ok(place)) = (usize::try_from(len), usize::try_from(place)) else {
@@ -396,7 +443,7 @@ pub(super) fn attach(socket: UnixStream) -> Result<Attached, AttachError> {
     set_patience(&socket, None)?;
     let lent =
         Arc::new(Lent { span, uffd, is_lost: AtomicBool::new(false), is_dropped: AtomicBool::new(false) });
-    let (watched, watching) = (lent.clone(), socket.try_clone()?);
+    let (watched, watching) = (lent.clone(), socket.clone());
     let builder = thread::Builder::new().name("squall-client".to_owned());
     let watch = squall_sys::signals::without_signals(|| builder.spawn(move || watch(&watched, &watching)))?;
     Ok(Attached { span: lent, socket, watch: Some(watch) })

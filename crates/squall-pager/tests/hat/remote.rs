@@ -7,14 +7,16 @@ use squall_objects::pages::{self, Supply};
 use squall_pager::cache::{self, FileCache, FileCacheExt, PAGE_BYTES};
 use squall_pager::hat::{self, AttachError, Attached, MapError};
 use squall_pager::region::Mapping;
+use squall_sys::uffd::{Features, Uffd};
 use std::io::{BufRead as _, BufReader, IoSlice, Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
+use std::time::{Duration, Instant};
 
 const ROLE: &str = "SQUALL_TEST_ROLE";
 const PAGES: usize = 64;
@@ -23,6 +25,7 @@ const PAGES: usize = 64;
 struct Process {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
+    errors: Option<std::process::ChildStderr>,
 }
 
 impl Process {
@@ -40,11 +43,12 @@ impl Process {
         let mut child = command
             .stdin(OwnedFd::from(socket))
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(if role == "failing pager" { Stdio::piped() } else { Stdio::null() })
             .spawn()
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        Process { child, output }
+        let errors = child.stderr.take();
+        Process { child, output, errors }
     }
 
     /// Waits for a line of the process. Returns false if it ended before.
@@ -89,15 +93,54 @@ fn say(line: &str) {
     std::io::stdout().flush().unwrap();
 }
 
+/// Takes the socket from the standard input.
+fn socket() -> UnixStream {
+    let socket = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    let null = std::fs::File::open("/dev/null").unwrap();
+    // SAFETY: dup2(2) with descriptors that are open.
+    assert_eq!(unsafe { libc::dup2(null.as_raw_fd(), 0) }, 0);
+    socket.into()
+}
+
 fn attach() -> Attached {
-    let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
     // SAFETY: the roles touch the memory while they have the value, and the pager is another process.
-    unsafe { hat::attach(socket) }.unwrap()
+    unsafe { hat::attach(socket()) }.unwrap()
+}
+
+/// Makes a child, which runs `act` and then lives until the test has closed the output.
+fn fork(act: impl FnOnce()) {
+    // SAFETY: the child runs `act`, which is written for the child of a fork, makes system calls, and ends.
+    if unsafe { libc::fork() } == 0 {
+        act();
+        let mut output = libc::pollfd { fd: 1, events: 0, revents: 0 };
+        // SAFETY: poll(2) of a place of our own. The child ends at once.
+        unsafe {
+            libc::alarm(120);
+            libc::poll(&raw mut output, 1, -1);
+            libc::_exit(0);
+        }
+    }
+}
+
+/// Serves a file until the process is killed.
+fn pager(state: &Arc<State>, then: impl FnOnce()) -> ! {
+    let (cache, _memory) = mappable(cache::Form::Shared, state, 8);
+    cache.freeze();
+    let _served = hat::serve(Mapping::new(cache), socket()).unwrap();
+    then();
+    say("serves");
+    loop {
+        thread::park();
+    }
 }
 
 /// Not a test by itself.
 #[test]
 fn role() {
+    if std::env::var_os(ROLE).is_some() {
+        // SAFETY: a process that waits in vain ends, and its test fails.
+        unsafe { libc::alarm(120) };
+    }
     match std::env::var(ROLE).as_deref() {
         Ok("worker") => worker(),
         Ok("survivor") => survivor(),
@@ -109,16 +152,14 @@ fn role() {
             word(&mapped, 7).load(Relaxed);
             say("not reached");
         }
-        Ok("pager") => {
-            let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
-            let (cache, _memory) = mappable(cache::Form::Shared, &numbered(PAGES), 8);
-            cache.freeze();
-            let _served = hat::serve(Mapping::new(cache), socket).unwrap();
-            say("serves");
-            loop {
-                thread::park();
-            }
+        Ok("pager") => pager(&numbered(PAGES), || {}),
+        Ok("forking pager") => pager(&numbered(PAGES), || fork(|| {})),
+        Ok("failing pager") => {
+            let state = numbered(PAGES);
+            state.bad_reads.lock().unwrap().extend((0..PAGES as u64).map(|page| (page, "broken")));
+            pager(&state, || {});
         }
+        Ok("forking client") => forking_client(),
         _ => {}
     }
 }
@@ -155,6 +196,25 @@ fn survivor() {
     say("lost");
     word(&mapped, 2).load(Relaxed);
     say("not reached");
+}
+
+/// Goes on with its pages after its child has dropped the mapping.
+fn forking_client() {
+    let mapped = attach();
+    assert_eq!(word(&mapped, 1).load(Relaxed), 2);
+    let (mut here, there) = UnixStream::pair().unwrap();
+    let copy = std::mem::ManuallyDrop::new(mapped);
+    fork(|| {
+        // SAFETY: the child has a copy of the value, and drops that once.
+        drop(unsafe { std::ptr::read(&*copy) });
+        (&there).write_all(&[1]).unwrap();
+    });
+    here.read_exact(&mut [0]).unwrap();
+    assert_eq!(word(&copy, 2).load(Relaxed), 3);
+    say("went on");
+    loop {
+        thread::park();
+    }
 }
 
 /// Returns whether the system allows mappings in other processes. Prints the reason if not.
@@ -238,8 +298,61 @@ fn a_page_that_cannot_be_read_is_a_signal_in_its_client_alone() {
         assert!(toucher.wait_for("touched") && !toucher.wait_for("not reached"));
         toucher.assert_signal();
         assert!(served.pages() >= 1);
-        assert_eq!(cache.pin(1).unwrap()[0], 2);
+        assert_eq!((served.pages_failed(), cache.pin(1).unwrap()[0]), (1, 2));
     }
+}
+
+#[test]
+fn each_side_sees_the_end_of_the_other_one_while_a_child_of_that_lives() {
+    if !is_allowed() {
+        return;
+    }
+    let (pager, client) = UnixStream::pair().unwrap();
+    let mut pager = Process::start("forking pager", pager);
+    let mut client = Process::start("survivor", client);
+    assert!(pager.wait_for("serves") && client.wait_for("ready"));
+    pager.kill();
+    assert!(client.wait_for("lost"));
+    let (cache, _memory) = mappable(cache::Form::Shared, &numbered(PAGES), 8);
+    cache.freeze();
+    let (pager, client) = UnixStream::pair().unwrap();
+    let mut client = Process::start("forking client", client);
+    let served = hat::serve(Mapping::new(cache), pager).unwrap();
+    assert!(client.wait_for("went on") && !served.is_over());
+    client.kill();
+    let until = Instant::now() + Duration::from_secs(100);
+    while !served.is_over() {
+        assert!(Instant::now() < until, "the child of the client keeps the mapping");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_hostile_client_does_not_flood_the_standard_error_of_its_pager() {
+    let whole = Uffd::open(Features::EMPTY).is_ok_and(|uffd| uffd.user_mode_only() == Some(false));
+    if !whole || !is_allowed() {
+        println!("SKIP: the kernel's own faults are left out");
+        return;
+    }
+    let (pager, client) = UnixStream::pair().unwrap();
+    let mut pager = Process::start("failing pager", pager);
+    // SAFETY: system calls alone touch the memory, and they return an error.
+    let mapped = unsafe { hat::attach(client) }.unwrap();
+    assert!(pager.wait_for("serves"));
+    let (_from, to) = std::io::pipe().unwrap();
+    for page in 0..PAGES {
+        let from = word(&mapped, page).as_ptr().cast();
+        // SAFETY: write(2) of a word of the mapping.
+        let written = unsafe { libc::write(to.as_raw_fd(), from, 8) };
+        assert_eq!((written, std::io::Error::last_os_error().raw_os_error()), (-1, Some(libc::EFAULT)));
+    }
+    pager.kill();
+    let mut errors = String::new();
+    pager.errors.take().unwrap().read_to_string(&mut errors).unwrap();
+    let told = Vec::from_iter(errors.lines().filter(|line| line.starts_with("squall: no page at ")));
+    // The failures 1, 2, 4, 8, 16, 32 and 64.
+    assert_eq!(told.len(), 7, "{errors}");
+    assert!(told[6].contains("failure 64 of a client"), "{errors}");
 }
 
 #[test]
