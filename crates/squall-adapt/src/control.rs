@@ -90,6 +90,8 @@ pub enum ControlError {
     InOperation(Id),
     /// The value of this attribute is determined by the implementation of the object, so it cannot be unset.
     NotUnset(Id, String),
+    /// The object alone changes the value of this attribute.
+    ReadOnly(Id, String),
 }
 
 impl fmt::Display for ControlError {
@@ -125,6 +127,11 @@ impl fmt::Display for ControlError {
             ControlError::NotUnset(id, name) => write!(
                 f,
                 "attribute `{name}` of object {} cannot be unset: its implementation determines the value; set it",
+                Named(*id)
+            ),
+            ControlError::ReadOnly(id, name) => write!(
+                f,
+                "attribute `{name}` of object {} cannot be set: it is a reading, which the object alone changes",
                 Named(*id)
             ),
         }
@@ -470,6 +477,36 @@ pub fn register_setting<I: ?Sized + Interface, T: Value>(
     live::register_setting(attribute, read, write);
 }
 
+/// Registers a reading: an attribute that is read from an object, such as a count, and cannot be set. Its
+/// [range](squall_policy::attribute::AttributeInfo::range) is "read only".
+///
+/// `read` returns the value for an object, or `None` if the object does not have the attribute. A second
+/// registration of the same name for the same interface has no effect.
+///
+/// ```
+/// use squall::Handle;
+/// use squall::adapt::control::{self, ControlError};
+/// use squall::policy::attribute::Attribute;
+/// # #[squall::interface]
+/// # trait Hits: Send + Sync { fn hits(&self) -> u64; }
+/// # struct Count;
+/// # impl Hits for Count { fn hits(&self) -> u64 { 5 } }
+/// static HITS: Attribute<u64> = Attribute::new("hits", 0);
+/// control::register_reading(&HITS, |it: Handle<dyn Hits>| it.try_hits().ok());
+///
+/// let object: squall::Owned<dyn Hits> = squall::shared(Count);
+/// let id = Handle::id(object.handle());
+/// assert_eq!(control::attributes(id)?[0].value, "5");
+/// assert!(matches!(control::set_attribute(id, "hits", "0"), Err(ControlError::ReadOnly(..))));
+/// # Ok::<(), control::ControlError>(())
+/// ```
+pub fn register_reading<I: ?Sized + Interface, T: Value>(
+    attribute: &'static Attribute<T>,
+    read: fn(Handle<I>) -> Option<T>,
+) {
+    live::register_reading(attribute, read);
+}
+
 /// Sets an attribute of an object by its name, from text. A [registered](register_attribute) attribute is set
 /// by a swap.
 ///
@@ -516,6 +553,9 @@ pub fn set_attribute_by(id: Id, name: &str, text: &str, author: &Author) -> Resu
 fn set(id: Id, name: &str, text: &str, author: Option<&Author>) -> Result<(), ControlError> {
     let class = class(id)?;
     if let Some(live) = live::named(id, &class, name) {
+        if live.is_reading() {
+            return Err(ControlError::ReadOnly(id, name.to_owned()));
+        }
         if squall_rcu::in_operation() {
             return Err(ControlError::InOperation(id));
         }
@@ -555,8 +595,9 @@ fn set(id: Id, name: &str, text: &str, author: Option<&Author>) -> Result<(), Co
 /// ```
 pub fn unset_attribute(id: Id, name: &str) -> Result<bool, ControlError> {
     let class = class(id)?;
-    if live::named(id, &class, name).is_some() {
-        return Err(ControlError::NotUnset(id, name.to_owned()));
+    if let Some(live) = live::named(id, &class, name) {
+        let refuse = if live.is_reading() { ControlError::ReadOnly } else { ControlError::NotUnset };
+        return Err(refuse(id, name.to_owned()));
     }
     let Some(values) = attribute::values_of(id) else {
         family::of(id).ok_or(ControlError::NotAdaptive(id, class.class))?;

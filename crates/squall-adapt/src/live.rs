@@ -1,5 +1,5 @@
 //! Attributes with a value that is determined by the implementation of an object: read from the object, set
-//! by a swap or by a call of the object.
+//! by a swap or by a call of the object. Counts of an object are such attributes too, and cannot be set.
 //!
 //! - I1. User code does not run under a lock of this module.
 
@@ -28,8 +28,12 @@ pub(crate) struct Live {
     interface: TypeId,
     attribute: &'static dyn AnyAttribute,
     read: Read,
-    set: Set,
+    /// Absent if only the object changes the value.
+    set: Option<Set>,
 }
+
+/// The range of a value that only the object changes.
+const READ_ONLY: &str = "read only";
 
 static LIVE: RwLock<Vec<Live>> = RwLock::new(Vec::new());
 
@@ -40,11 +44,19 @@ pub(crate) fn register<I: ?Sized + Interface, T: Value>(
     make: fn(Handle<I>, T) -> Option<PlannedSwap<I>>,
 ) {
     add::<I, T>(attribute, read, || {
-        Arc::new(move |id, bits, within| {
+        Some(Arc::new(move |id, bits, within| {
             let (handle, new) = make(Handle::<I>::find(id)?, T::from_bits(bits))?;
             Some(Swap::new(handle).timeout(within).run(new).map(Some))
-        })
+        }))
     });
+}
+
+/// See [`control::register_reading`](crate::control::register_reading).
+pub(crate) fn register_reading<I: ?Sized + Interface, T: Value>(
+    attribute: &'static Attribute<T>,
+    read: fn(Handle<I>) -> Option<T>,
+) {
+    add::<I, T>(attribute, read, || None);
 }
 
 /// See [`control::register_setting`](crate::control::register_setting).
@@ -54,19 +66,19 @@ pub(crate) fn register_setting<I: ?Sized + Interface, T: Value>(
     write: fn(Handle<I>, T) -> Option<()>,
 ) {
     add::<I, T>(attribute, read, || {
-        Arc::new(move |id, bits, _| {
+        Some(Arc::new(move |id, bits, _| {
             let handle = Handle::<I>::find(id)?;
             // As for `read`.
             let written = catch_unwind(AssertUnwindSafe(|| reading(|| write(handle, T::from_bits(bits)))));
             written.ok()?.map(|()| Ok(None))
-        })
+        }))
     });
 }
 
 fn add<I: ?Sized + Interface, T: Value>(
     attribute: &'static Attribute<T>,
     read: fn(Handle<I>) -> Option<T>,
-    set: impl FnOnce() -> Set,
+    set: impl FnOnce() -> Option<Set>,
 ) {
     let interface = TypeId::of::<I>();
     let is_it = |there: &Live| there.interface == interface && there.attribute.name() == attribute.name();
@@ -91,8 +103,13 @@ impl Live {
         catch_unwind(AssertUnwindSafe(|| (self.read)(id))).ok().flatten()
     }
 
-    /// Sets the attribute if its value differs. Returns an empty option if the object was destroyed or no
-    /// longer has the attribute.
+    /// Returns whether only the object changes the value.
+    pub(crate) fn is_reading(&self) -> bool {
+        self.set.is_none()
+    }
+
+    /// Sets the attribute if its value differs. Returns an empty option if the object was destroyed, or does
+    /// not let it be set.
     pub(crate) fn set(
         &self,
         id: Id,
@@ -107,7 +124,7 @@ impl Live {
         if self.read(id) == Some(bits) {
             return Ok(Some(Ok(None)));
         }
-        Ok((self.set)(id, bits, within))
+        Ok(self.set.as_ref().and_then(|set| set(id, bits, within)))
     }
 }
 
@@ -119,8 +136,13 @@ fn of_interface(interface: TypeId) -> Vec<Live> {
 
 /// Lists the registered attributes that this object has.
 pub(crate) fn list(id: Id, class: &ClassInfo) -> Vec<AttributeInfo> {
-    let info =
-        |live: Live| Some(AttributeInfo::new(live.attribute, None, Some((live.read(id)?, Scope::Instance))));
+    let info = |live: Live| {
+        let mut info = AttributeInfo::new(live.attribute, None, Some((live.read(id)?, Scope::Instance)));
+        if live.is_reading() {
+            info.range = READ_ONLY.to_owned();
+        }
+        Some(info)
+    };
     of_interface(class.interface_id).into_iter().filter_map(info).collect()
 }
 

@@ -1,7 +1,8 @@
-//! The part of a cache that its slots know: the count of its changed pages, and the mappings of its pages.
+//! The part of a cache that its slots and mappings know: the count of its changed pages, and the mappings.
 
 use squall_machine::pervp::PerVpWord;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 /// A mapping of pages at addresses of a process.
@@ -19,6 +20,9 @@ pub(crate) struct Home {
     /// Threads on several processors change pages, so each processor has a count of its own.
     dirty: PerVpWord,
     maps: RwLock<Vec<Arc<dyn Translate>>>,
+    /// Numbers of private mappings in this process, and of those in others.
+    pub(crate) private: AtomicUsize,
+    pub(crate) clients: AtomicUsize,
 }
 
 impl Default for Home {
@@ -30,7 +34,8 @@ impl Default for Home {
 
 impl Home {
     pub(crate) fn new(cache: u64) -> Home {
-        Home { cache, dirty: PerVpWord::new(), maps: RwLock::default() }
+        let none = || AtomicUsize::new(0);
+        Home { cache, dirty: PerVpWord::new(), maps: RwLock::default(), private: none(), clients: none() }
     }
 
     pub(crate) fn cache(&self) -> u64 {
@@ -74,6 +79,11 @@ impl Home {
         !self.maps().is_empty()
     }
 
+    /// Returns the number of mappings of regions.
+    pub(crate) fn mappings(&self) -> usize {
+        self.maps().len()
+    }
+
     /// Adds a mapping. Its pages come after this.
     #[cfg_attr(not(all(target_os = "linux", not(miri))), allow(dead_code))]
     pub(crate) fn add_map(&self, map: Arc<dyn Translate>) {
@@ -91,5 +101,26 @@ impl Home {
 impl fmt::Debug for Home {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Home").field("dirty", &self.dirty()).finish_non_exhaustive()
+    }
+}
+
+/// A private mapping, in one of the counts of its cache.
+#[cfg_attr(not(all(target_os = "linux", not(miri))), allow(dead_code))]
+pub(crate) struct Counted {
+    home: Arc<Home>,
+    count: fn(&Home) -> &AtomicUsize,
+}
+
+#[cfg_attr(not(all(target_os = "linux", not(miri))), allow(dead_code))]
+impl Counted {
+    pub(crate) fn new(home: Arc<Home>, count: fn(&Home) -> &AtomicUsize) -> Counted {
+        count(&home).fetch_add(1, Ordering::Relaxed);
+        Counted { home, count }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        (self.count)(&self.home).fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -66,6 +66,7 @@ mod lists;
 mod policy;
 mod pool;
 mod reclaim;
+mod settings;
 
 use squall_adapt::{engine, family};
 use squall_core::__macro::{Action, Answer, Hit};
@@ -718,6 +719,7 @@ pub fn new_distributed() -> Replacement<dyn PagePool> {
 
 #[track_caller]
 fn make<const ADAPTS: bool, const WIDE: bool>(supply: Supply) -> Owned<dyn PagePool> {
+    settings::have();
     let size = if WIDE { ClusterSize::Cpu } else { ClusterSize::Machine };
     let lists = Arc::new(Lists::new(supply.make()));
     let made: Result<_, CreateError> = Pool::<ADAPTS, WIDE>::new(lists.clone()).try_create(size);

@@ -2,9 +2,10 @@
 //!
 //! There is one class for a single representative and one for several, so that a policy can tell them apart.
 
+use squall_adapt::family::is_reading;
 use squall_core::swap::{Format, RootFormats};
 use squall_core::{Cleanup, Handle, Miss, MissAnswer, RepContext, Root};
-use squall_machine::Vp;
+use squall_machine::{Cluster, Vp, machine};
 use squall_sys::frame::Frame;
 use std::sync::{Arc, OnceLock};
 
@@ -74,6 +75,11 @@ impl<const ADAPTS: bool, const WIDE: bool> Root for Pool<ADAPTS, WIDE> {
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         if self.lists.get().is_none() {
             return miss.refuse("no pages moved in; repeat the swap with its state");
+        }
+        // A reader of counts is no caller, so no representative is made for it.
+        let any = || (0..machine().vp_limit()).find_map(|cluster| miss.find(Cluster::new(cluster as u32)));
+        if let Some(any) = is_reading().then(any).flatten() {
+            return any.once();
         }
         let rep = miss.local();
         if !ADAPTS || WIDE || self.misses.note(miss.vp()) { rep.cached() } else { rep.once() }

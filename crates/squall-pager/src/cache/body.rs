@@ -78,6 +78,7 @@ pub(crate) struct Body {
     dirty_max: AtomicUsize,
     patience_ms: AtomicUsize,
     fills: PerVpWord,
+    read_ahead: PerVpWord,
     evictions: AtomicU64,
     written: AtomicU64,
     /// Detached before the user ends.
@@ -162,6 +163,7 @@ impl Body {
             dirty_max: AtomicUsize::new(Attribute::DirtyMax.default_value()),
             patience_ms: AtomicUsize::new(Attribute::PatienceMs.default_value()),
             fills: PerVpWord::new(),
+            read_ahead: PerVpWord::new(),
             evictions: AtomicU64::new(0),
             written: AtomicU64::new(0),
             attachment: OnceLock::new(),
@@ -263,12 +265,16 @@ impl Body {
             resident,
             dirty: self.home.dirty(),
             fills: self.fills.sum(),
+            read_ahead: self.read_ahead.sum(),
             evictions: self.evictions.load(Ordering::Relaxed),
             written: self.written.load(Ordering::Relaxed),
             replicas: replicas.present(),
             replicas_made: replicas.made,
             replicas_removed: replicas.removed,
             replicas_refused: replicas.refused,
+            mappings: self.home.mappings(),
+            private_mappings: self.home.private.load(Ordering::Relaxed),
+            clients: self.home.clients.load(Ordering::Relaxed),
         }
     }
 
@@ -340,10 +346,12 @@ impl Body {
             return false;
         }
         let Ok(Lookup::Reserved(reserved)) = index.reserve(local, number, false) else { return false };
-        self.fills.add(1);
         let Ok(Some(page)) = self.pool.try_get() else { return false };
+        self.fills.add(1);
         let Ok(loaded) = self.load_into(number, page) else { return false };
-        self.present(reserved, cuts, Ok(loaded)).is_some_and(|presented| presented.is_ok())
+        let is_filled = self.present(reserved, cuts, Ok(loaded)).is_some_and(|presented| presented.is_ok());
+        self.read_ahead.add(u64::from(is_filled));
+        is_filled
     }
 
     /// Reserves a page, unless it is present or being filled.

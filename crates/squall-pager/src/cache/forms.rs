@@ -1,7 +1,9 @@
 //! The object of a file cache: a body, and an index that depends on the form.
 
+use squall_adapt::family::is_reading;
 use squall_core::swap::{Format, RootFormats};
 use squall_core::{Cleanup, Handle, Miss, MissAnswer, RepContext, Root};
+use squall_machine::{Cluster, machine};
 use squall_objects::misses::Misses;
 use squall_rcu::Guard;
 use std::sync::{Arc, OnceLock};
@@ -72,6 +74,11 @@ impl<I: Index, const ADAPTS: bool> Root for Cache<I, ADAPTS> {
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         if self.body.get().is_none() {
             return miss.refuse("no pages moved in; repeat the swap with its state");
+        }
+        // A reader of counts is no caller, so no representative is made for it.
+        let any = || (0..machine().vp_limit()).find_map(|cluster| miss.find(Cluster::new(cluster as u32)));
+        if let Some(any) = is_reading().then(any).flatten() {
+            return any.once();
         }
         let rep = miss.local();
         // The form with many tables posts through the engine's looks alone.

@@ -20,8 +20,11 @@
 //! cache.pin_mut(200_000)?[..5].copy_from_slice(b"hello");
 //! assert_eq!(&cache.pin(200_000)?[..5], b"hello");
 //! assert_eq!(cache.pin(7)?[0], 0); // memory that was never written is zero
+//! assert_eq!(cache.sensors().dirty, 1);
 //! # Ok::<(), squall::pager::PageFault>(())
 //! ```
+//!
+//! `squall top` and the page of `squall browse` show the [`Sensors`] of a cache among its attributes.
 //!
 //! # When not
 //! - The data fit into memory: use a map of the bytes, without pages.
@@ -47,6 +50,7 @@ mod body;
 mod fill;
 mod forms;
 mod policy;
+mod settings;
 
 use squall_core::swap::Replacement;
 use squall_core::{Handle, Owned};
@@ -104,6 +108,8 @@ pub struct Sensors {
     pub dirty: usize,
     /// Number of pages that were filled.
     pub fills: u64,
+    /// Number of pages that were filled before a thread wanted them: see [`FileCache::read_ahead`].
+    pub read_ahead: u64,
     /// Number of pages that were evicted.
     pub evictions: u64,
     /// Number of pages that were written to the file.
@@ -116,6 +122,12 @@ pub struct Sensors {
     pub replicas_removed: u64,
     /// Number of replicas that were not made, since the memory for replicas was used up.
     pub replicas_refused: u64,
+    /// Number of mappings of regions at addresses of this process: see `hat::map`.
+    pub mappings: usize,
+    /// Number of private mappings in this process: see `hat::map_private`.
+    pub private_mappings: usize,
+    /// Number of mappings in other processes: see `hat::serve`.
+    pub clients: usize,
 }
 
 /// A resident page that a call found, for the rest of the operation.
@@ -379,6 +391,7 @@ fn create(form: Form, body: Body) -> Owned<dyn FileCache> {
 
 #[track_caller]
 fn attached(cache: Replacement<dyn FileCache>, body: &Body) -> Owned<dyn FileCache> {
+    settings::have();
     let cache = cache.create();
     let cache = cache.unwrap_or_else(|error| panic!("cannot make a file cache: {error}"));
     body.attach(cache.handle());

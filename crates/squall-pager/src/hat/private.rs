@@ -26,6 +26,7 @@ use super::maps::{self, MapError, present};
 use crate::access::Access;
 use crate::cache::{FileCache, PAGE_BYTES};
 use crate::error::PageFault;
+use crate::home::{Counted, Home};
 use crate::region::{Mapping, SharedCache};
 use crate::slot::{Latched, Slot};
 
@@ -39,6 +40,7 @@ pub(super) struct Frozen {
     pub(super) bytes: usize,
     /// The memory to map, and the number of the cache that owns it.
     window: Option<(Arc<Window>, u64)>,
+    pub(super) home: Arc<Home>,
 }
 
 impl Frozen {
@@ -58,7 +60,8 @@ impl Frozen {
             return Err(MapError::Range { first_page: mapping.first_page, bytes: mapping.bytes, len });
         };
         let window = backing.window.window.map(|window| (window, backing.home.cache()));
-        Ok(Frozen { cache: mapping.cache, first_page: mapping.first_page, bytes, window })
+        let (cache, first_page) = (mapping.cache, mapping.first_page);
+        Ok(Frozen { cache, first_page, bytes, window, home: backing.home })
     }
 
     /// Returns the memory to map, and the place of the first byte in it.
@@ -139,7 +142,7 @@ impl Private {
 
 /// A frozen file at addresses of this process, with the stores of this mapping. Dropping it unmaps the
 /// addresses, and its changes are lost.
-pub struct PrivateMapped(Arc<Private>);
+pub struct PrivateMapped(Arc<Private>, #[expect(dead_code, reason = "it counts the mapping")] Counted);
 
 impl PrivateMapped {
     /// Returns the first address.
@@ -185,7 +188,8 @@ pub(super) fn map(mapping: Mapping) -> Result<PrivateMapped, MapError> {
     let modes = Modes { minor: frozen.file().is_some(), ..MODES };
     // SAFETY: a new mapping. Users agreed to faults, and the descriptor stays open.
     unsafe { uffd.register(span.at().addr().get(), span.len(), modes) }.map_err(MapError::Register)?;
+    let counted = Counted::new(frozen.home.clone(), |home| &home.private);
     let map = Arc::new(Private { span, uffd, frozen });
     maps::add(maps::Map::Private(map.clone()));
-    Ok(PrivateMapped(map))
+    Ok(PrivateMapped(map, counted))
 }

@@ -51,6 +51,7 @@ use super::maps::{self, MapError};
 use super::private::{Frozen, MODES};
 use crate::cache::PAGE_BYTES;
 use crate::error::PageFault;
+use crate::home::Counted;
 use crate::region::Mapping;
 
 /// The first bytes of each message: the protocol and its version.
@@ -198,6 +199,7 @@ pub(super) fn serve(mapping: Mapping, socket: UnixStream) -> Result<Served, MapE
         // A descriptor of a hostile client may hold up the thread that closes it. So this thread does all.
         match Client::greet(frozen, socket, state.clone()) {
             Ok(client) => {
+                let _counted = Counted::new(client.frozen.home.clone(), |home| &home.clients);
                 let _ = tell.send(Ok(()));
                 client.run();
                 // A client that lives gets no page from now on.

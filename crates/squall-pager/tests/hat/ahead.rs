@@ -30,7 +30,9 @@ fn a_fault_brings_in_the_block_around_its_page() {
         drop(program.cache.pin(17).unwrap());
         program.word(20, 0).store(1, Relaxed);
         assert_eq!((program.fills().0, mapped(&program, 22)), (14, (8..22).collect()), "{form:?}");
-        assert_eq!(program.cache.sensors().dirty, 1, "the other pages of the block are clean");
+        let sensors = program.cache.sensors();
+        assert_eq!(sensors.dirty, 1, "the other pages of the block are clean");
+        assert_eq!((sensors.fills, sensors.read_ahead, sensors.mappings), (14, 11, 1));
         program.word(21, 0).store(2, Relaxed);
         assert_eq!(program.cache.sync().unwrap(), 2);
         assert_eq!((program.state.first(20), program.state.first(21)), (1, 2));

@@ -69,7 +69,9 @@ fn stores_stay_in_their_mapping_and_outlast_evictions() {
             }
         }
         assert!(cache.sensors().evictions > 0);
-        assert_eq!(cache.sensors().dirty, 0);
+        assert_eq!((cache.sensors().dirty, cache.sensors().private_mappings), (0, 2));
+        drop(second);
+        assert_eq!(cache.sensors().private_mappings, 1);
         assert_eq!(cache.pin(3).unwrap()[..8], 4_u64.to_le_bytes());
     }
 }

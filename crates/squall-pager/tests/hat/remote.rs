@@ -317,14 +317,16 @@ fn each_side_sees_the_end_of_the_other_one_while_a_child_of_that_lives() {
     cache.freeze();
     let (pager, client) = UnixStream::pair().unwrap();
     let mut client = Process::start("forking client", client);
-    let served = hat::serve(Mapping::new(cache), pager).unwrap();
+    let served = hat::serve(Mapping::new(cache.clone()), pager).unwrap();
     assert!(client.wait_for("went on") && !served.is_over());
+    assert_eq!(cache.sensors().clients, 1);
     client.kill();
     let until = Instant::now() + Duration::from_secs(100);
     while !served.is_over() {
         assert!(Instant::now() < until, "the child of the client keeps the mapping");
         thread::yield_now();
     }
+    assert_eq!(cache.sensors().clients, 0);
 }
 
 #[test]

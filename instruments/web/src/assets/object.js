@@ -71,7 +71,7 @@ class Attributes {
     const cell = { value: element("span"), from: element("span"), input: null, unset: null, known: attribute.value };
     this.cells.set(name, cell);
     const cells = [shown(name), cell.value, cell.from, shown(attribute.range), shown(attribute.default), shown(attribute.about)];
-    if (!mayAct) return cells;
+    if (!mayAct || attribute.range === "read only") return cells;
     cell.input = element("input", { value: attribute.value, size: 8, ariaLabel: `value of ${name}`, name, className: "act" });
     const button = element("button", { type: "button", className: "act" }, "Set");
     button.onclick = () => this.set(name, cell.known, cell.input.value);

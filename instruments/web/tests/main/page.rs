@@ -142,8 +142,13 @@ fn a_change_keeps_the_elements_the_focus_and_the_text_that_is_entered() {
         let input = browser.wait().for_element(Locator::Css("input[name=margin]")).await?;
         input.send_keys("7").await?;
         let set = |value: &str| {
-            let changed =
-                json!([attribute("freeze", "false", "default"), attribute("margin", value, "instance")]);
+            let mut reading = attribute("fills", "12", "instance");
+            reading["range"] = json!("read only");
+            let changed = json!([
+                attribute("freeze", "false", "default"),
+                attribute("margin", value, "instance"),
+                reading,
+            ]);
             program.state().answers.get_mut("object").expect("details")["attributes"] = changed;
         };
         // The value is not in the object's row.
@@ -154,6 +159,9 @@ fn a_change_keeps_the_elements_the_focus_and_the_text_that_is_entered() {
         wait_for(&browser, "#object", |text| text.contains("2.25")).await?;
         assert_eq!(run(&browser, "return document.activeElement.name").await?, json!("margin"));
         assert_eq!(input.prop("value").await?.as_deref(), Some("1.578"));
+        let readings =
+            "return [document.body.innerText.includes('fills'), document.querySelector('input[name=fills]')]";
+        assert_eq!(run(&browser, readings).await?, json!([true, null]), "a reading has no input");
         run(&browser, "getSelection().selectAllChildren(document.querySelector('h1').parentElement)").await?;
         program.state().answers.get_mut("object").expect("details")["misses"] = json!(77);
         wait_for(&browser, "dl", |text| text.contains("77")).await?;
