@@ -14,11 +14,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::fill::Fill;
+use super::parent::{self, Parent};
 use super::{Access, Attribute, Backing, FileCache, FileCacheExt, PAGE_BYTES, Replication, Sensors};
 use crate::error::PageFault;
 use crate::home::Home;
 use crate::index::{Index, Lookup, Position, Reservation};
 use crate::memory::Window;
+use crate::region::SharedCache;
 use crate::replicas::Replicas;
 use crate::slot::{Dirty, Entry, FrameMut, Latched, Slot, Taken};
 use crate::source::{Filled, Source};
@@ -87,34 +89,6 @@ pub(crate) struct Body {
     cache: OnceLock<Handle<dyn FileCache>>,
 }
 
-/// The frozen cache of which a cache is a copy.
-struct Parent {
-    cache: Arc<Owned<dyn FileCache>>,
-    /// The number of its pages.
-    pages: u64,
-    /// A bit for each page that the copy has of its own, in memory or in its source.
-    own: Box<[AtomicU64]>,
-}
-
-impl Parent {
-    fn new(cache: Arc<Owned<dyn FileCache>>, pages: u64) -> Parent {
-        Parent { cache, pages, own: (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
-    }
-
-    /// Pages beyond the parent's end are the copy's own.
-    fn has_own(&self, number: u64) -> bool {
-        // Relaxed, here and below: read and written by the holder of the page's reservation alone.
-        let word = self.own.get((number / 64) as usize).filter(|_| number < self.pages);
-        word.is_none_or(|word| word.load(Ordering::Relaxed) >> (number % 64) & 1 == 1)
-    }
-
-    fn set_own(&self, number: u64) {
-        if let Some(word) = self.own.get((number / 64) as usize) {
-            word.fetch_or(1 << (number % 64), Ordering::Relaxed);
-        }
-    }
-}
-
 /// The page of a fault.
 pub(super) struct Faulted {
     pub(super) slot: Arc<Slot>,
@@ -134,7 +108,7 @@ impl Body {
     pub(super) fn new(
         source: Owned<dyn Source>,
         pool: Handle<dyn PagePool>,
-        parent: Option<Arc<Owned<dyn FileCache>>>,
+        parent: Option<SharedCache>,
         window: Window,
         replication: Option<Replication>,
     ) -> Body {
@@ -217,6 +191,18 @@ impl Body {
         // Relaxed: a file stays frozen. A thread that needs an order with the freeze waits for it.
         let is_frozen = self.is_frozen.load(Ordering::Relaxed);
         Backing { window: self.window.clone(), home: self.home.clone(), is_frozen }
+    }
+
+    /// Returns the file that this one is a copy of, unless it has the page of its own.
+    pub(super) fn lender(&self, number: u64) -> Option<SharedCache> {
+        self.parent.as_ref()?.lender(number)
+    }
+
+    /// Returns the file that this frozen one is a copy of, if they have the same pages.
+    pub(super) fn original(&self) -> Option<SharedCache> {
+        // Relaxed: as in `backing`.
+        let parent = self.parent.as_ref().filter(|_| self.is_frozen.load(Ordering::Relaxed))?;
+        parent.original(self.len())
     }
 
     fn is_mappable(&self) -> bool {
@@ -371,10 +357,9 @@ impl Body {
     /// Makes the contents of a page that the caller has reserved.
     fn load(&self, number: u64, access: Access) -> Result<Loaded, PageFault> {
         self.fills.add(1);
-        let parent = self.parent.as_ref().filter(|parent| !parent.has_own(number));
-        if let (Some(parent), Access::Read, false) = (parent, access, self.is_mappable()) {
-            // Shared with the parent until one of the copies writes it.
-            let slot = parent.cache.fault(number, Access::Read)?.slot;
+        if let (Some(parent), Access::Read, false) = (self.lender(number), access, self.is_mappable()) {
+            // Shared with the lender until one of the copies writes it.
+            let slot = parent::owner(parent, number)?.fault(number, Access::Read)?.slot;
             return Ok(Loaded { entry: Entry::borrower(slot.clone()), slot, is_copied: false });
         }
         let page = self.memory(number)?;
@@ -383,17 +368,18 @@ impl Body {
 
     /// Makes the contents of a page of its own that the caller has reserved, in this memory.
     fn load_into(&self, number: u64, page: Page) -> Result<Loaded, PageFault> {
-        let parent = self.parent.as_ref().filter(|parent| !parent.has_own(number));
+        let lender = self.lender(number);
+        let is_copied = lender.is_some();
         let mut memory = self.window.memory(page, number);
         let bytes = memory.bytes_mut();
-        if let Some(parent) = parent {
-            bytes.copy_from_slice(&parent.cache.pin(number)?);
+        if let Some(parent) = lender {
+            bytes.copy_from_slice(&parent::owner(parent, number)?.pin(number)?);
         } else if self.source.try_is_zeros(number)? || self.source.fill(number, bytes)? == Filled::Zeros {
             bytes.fill(0);
         }
         let spread = self.replicas().map(Replicas::spread);
         let slot = Arc::new(Slot::new(number, self.home.clone(), memory, spread));
-        Ok(Loaded { entry: Entry::owner(slot.clone()), slot, is_copied: parent.is_some() })
+        Ok(Loaded { entry: Entry::owner(slot.clone()), slot, is_copied })
     }
 
     /// Returns the number of cuts of the file. Called before the length is checked and the page is filled.

@@ -12,6 +12,7 @@ use super::body::Body;
 use super::{Access, Attribute, Backing, FileCache, Fill, Located, Resident, Sensors};
 use crate::error::PageFault;
 use crate::index::{Index, Position};
+use crate::region::SharedCache;
 use crate::replicas::Replicas;
 use crate::slot::Entry;
 use crate::source::Source;
@@ -153,6 +154,14 @@ impl<I: Index, const ADAPTS: bool> FileCache for Local<I, ADAPTS> {
 
     fn source(&self) -> Handle<dyn Source> {
         self.body.source()
+    }
+
+    fn lender(&self, page: u64) -> Option<SharedCache> {
+        self.body.lender(page)
+    }
+
+    fn original(&self) -> Option<SharedCache> {
+        self.body.original()
     }
 
     fn backing(&self) -> Backing {

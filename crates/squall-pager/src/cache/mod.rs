@@ -49,6 +49,7 @@
 mod body;
 mod fill;
 mod forms;
+mod parent;
 mod policy;
 mod settings;
 
@@ -67,6 +68,7 @@ use crate::error::PageFault;
 use crate::home::Home;
 use crate::index::{OneLock, Partitioned, Replicated};
 use crate::memory::Window;
+use crate::region::SharedCache;
 pub use crate::replicas::Replication;
 use crate::slot::{Frame, FrameMut, Latched, Slot};
 use crate::source::Source;
@@ -237,6 +239,18 @@ pub trait FileCache: Send + Sync {
 
     /// Returns the source.
     fn source(&self) -> Handle<dyn Source>;
+
+    /// Returns the frozen file that lends a page to this copy of it. Returns `None` if this file has the page
+    /// of its own.
+    fn lender(&self, page: u64) -> Option<SharedCache> {
+        let _ = page;
+        None
+    }
+
+    /// Returns the frozen file that this frozen copy of it shows, if no page and no length differs.
+    fn original(&self) -> Option<SharedCache> {
+        None
+    }
 
     /// Returns the memory of the pages, for mappings.
     fn backing(&self) -> Backing {
@@ -456,17 +470,44 @@ pub fn replicating(
 /// The parent is frozen: it may not be written any more. To go on with it, make two copies of it. This waits
 /// for threads that have pages of it pinned for writing.
 ///
+/// ```
+/// use squall::objects::pages::{self, Supply};
+/// use squall::pager::cache::{self, FileCacheExt, Form};
+/// use squall::pager::source;
+/// use std::sync::Arc;
+///
+/// let memory = pages::distributed(Supply::system(64));
+/// let warm = cache::shared(source::zero_fill(1 << 20), memory.handle());
+/// warm.pin_mut(7)?[0] = 1;
+///
+/// let warm = Arc::new(warm);
+/// let copy = || cache::copy_of(warm.clone(), Form::Shared, source::zero_fill(1 << 20), memory.handle());
+/// let (one, other) = (copy(), copy());
+/// one.pin_mut(7)?[0] = 2;
+/// assert_eq!((one.pin(7)?[0], other.pin(7)?[0]), (2, 1));
+/// assert!(warm.pin_mut(7).is_err()); // it is frozen
+/// # Ok::<(), squall::pager::PageFault>(())
+/// ```
+///
 /// # Panics
 /// If the calling thread is one of those. If the object cannot be created: see
 /// [`CreateError`](squall_core::CreateError).
+///
+/// # Cost
+/// A bit for each page of the file, and no page. A page that a copy writes is copied then.
+///
+/// Copies of copies form a chain. The first touch of a page calls each file of the chain, up to the nearest
+/// one that changed the page. A copy that was not changed is left out of the chain when it is copied. A
+/// frozen file keeps the pages that it changed while a copy of it lives, even if the copies change them too.
 #[track_caller]
 pub fn copy_of(
-    parent: Arc<Owned<dyn FileCache>>,
+    parent: SharedCache,
     form: Form,
     source: Owned<dyn Source>,
     pool: Handle<dyn PagePool>,
 ) -> Owned<dyn FileCache> {
     parent.freeze();
+    let parent = parent::lowest(parent);
     create(form, Body::new(source, pool, Some(parent), Window::default(), None))
 }
 

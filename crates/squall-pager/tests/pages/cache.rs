@@ -208,6 +208,71 @@ fn a_copy_shares_pages_until_they_are_written() {
     }
 }
 
+/// Copies of copies. Each level is frozen, but for the last one.
+const CHAIN: usize = if cfg!(miri) { 8 } else { 1000 };
+
+#[test]
+fn a_copy_that_was_not_changed_is_no_part_of_a_chain() {
+    let (state, memory) = (State::with_pages(4), pool(64));
+    state.bytes.lock().unwrap()[2 * PAGE_BYTES] = 7;
+    let mut last = Arc::new(cache::shared(state.source(), memory.handle()));
+    let root = last.clone();
+    for form in FORMS.iter().cycle().take(CHAIN) {
+        let copy = Arc::new(cache::copy_of(last.clone(), *form, zeros(4), memory.handle()));
+        let before = Arc::downgrade(&std::mem::replace(&mut last, copy));
+        assert!(before.upgrade().is_none_or(|before| Arc::ptr_eq(&before, &root)));
+    }
+    assert_eq!(last.pin(2).unwrap()[0], 7);
+    assert_eq!((root.sensors().resident, root.sensors().fills), (1, 1));
+    // A change of a page, or of the length, keeps a copy in the chain.
+    let [changed, shorter, longer] =
+        [(); 3].map(|()| Arc::new(cache::copy_of(last.clone(), Form::Shared, zeros(4), memory.handle())));
+    changed.pin_mut(2).unwrap()[0] = 8;
+    shorter.set_len(2 * PAGE_BYTES as u64).unwrap();
+    longer.set_len(5 * PAGE_BYTES as u64).unwrap();
+    let copy =
+        |of: &Arc<_>, pages| cache::copy_of(Arc::clone(of), Form::Shared, zeros(pages), memory.handle());
+    assert_eq!(copy(&changed, 4).pin(2).unwrap()[0], 8);
+    assert!(copy(&shorter, 2).pin(2).is_err());
+    assert_eq!(copy(&longer, 5).pin(4).unwrap()[0], 0);
+}
+
+#[test]
+fn a_long_chain_of_changed_copies_needs_no_stack_and_no_entries_between() {
+    const PAGES: usize = 64;
+    let (state, memory) = (State::with_pages(PAGES), pool(4096));
+    for (page, bytes) in state.bytes.lock().unwrap().chunks_mut(PAGE_BYTES).enumerate() {
+        bytes[0] = page as u8;
+    }
+    let mut chain = vec![Arc::new(cache::shared(state.source(), memory.handle()))];
+    let mut expected: Vec<_> = (0..PAGES as u64).collect();
+    for level in 1..=CHAIN {
+        let last = chain[level - 1].clone();
+        let copy = cache::copy_of(last, FORMS[level % 4], zeros(PAGES as u64), memory.handle());
+        // The last pages are changed by no level.
+        let page = level * 7 % (PAGES - 4);
+        copy.pin_mut(page as u64).unwrap()[..8].copy_from_slice(&(level as u64).to_le_bytes());
+        expected[page] = level as u64;
+        chain.push(Arc::new(copy));
+    }
+    let last = &chain[CHAIN];
+    let read = || {
+        for (page, expected) in expected.iter().enumerate() {
+            assert_eq!(last.pin(page as u64).unwrap()[..8], expected.to_le_bytes(), "page {page}");
+        }
+        last.pin_mut(PAGES as u64 - 1).unwrap()[0] = 1;
+    };
+    thread::scope(|scope| {
+        let reader = thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, read).unwrap();
+        reader.join().unwrap();
+    });
+    let resident = |level: usize| chain[level].sensors().resident;
+    assert!((1..CHAIN).all(|level| resident(level) == 1), "a level has its own page alone");
+    assert_eq!(resident(CHAIN), PAGES);
+    drop(chain);
+    await_used(&memory, 0);
+}
+
 #[test]
 fn a_copy_does_not_find_its_own_evicted_page_in_its_parent() {
     let memory = pool(64);
