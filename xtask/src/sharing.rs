@@ -158,6 +158,10 @@ const CLAIMS: &[Claim] = &[
     claim("pin", "squall-process-distributed", Promise::Local).with_parts(5),
     claim("request-counter", "squall-distributed", Promise::Local),
     claim("request-counter", "squall-shared", Promise::Shared),
+    // Hits, within an epoch.
+    claim("cache", "squall", Promise::Local),
+    claim("cache", "squall-lru", Promise::Local),
+    claim("cache", "lru-mutex", Promise::Shared),
     claim("cell", "squall-shared", Promise::Local),
     claim("cell", "squall-distributed", Promise::Local),
     claim("cell", "squall-embedded", Promise::Local),
