@@ -184,3 +184,24 @@ fn deferred_drops_run_outside_the_lock() {
     }
     assert_eq!(INSIDE.load(Relaxed), 0);
 }
+
+/// A place that refuses each value by a panic.
+struct Refuses;
+
+impl Place<u32, Arc<()>> for &Refuses {
+    fn find(&self, _: &u32) -> Option<Arc<()>> {
+        None
+    }
+
+    fn put(self, _: u32, _: Arc<()>) {
+        panic!("a place that panics");
+    }
+}
+
+#[test]
+fn a_place_that_panics_leaks_no_value() {
+    let (loads, value) = (Loads::new(), Arc::new(()));
+    let Joined::Turn(turn) = loads.join(&&Refuses, 1, 1) else { unreachable!() };
+    assert!(catch_unwind(AssertUnwindSafe(|| turn.finish(&Refuses, value.clone()))).is_err());
+    assert_eq!(Arc::strong_count(&value), 1);
+}
