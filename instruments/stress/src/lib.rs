@@ -12,6 +12,7 @@
 mod adapt;
 mod alloc;
 mod bags;
+mod cache;
 mod calls;
 mod dhash;
 pub mod fleets;
@@ -30,6 +31,7 @@ mod ship;
 mod skeleton;
 mod swap;
 mod tokens;
+mod violations;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -54,6 +56,7 @@ pub const STRESSES: &[Stress] = &[
     bags::STRESS,
     queue::STRESS,
     pager::STRESS,
+    cache::STRESS,
     calls::STRESS,
     fleets::STRESS,
     #[cfg(feature = "net")]

@@ -530,6 +530,65 @@ stress! { pager {
     unknown: "lose-write"
 } }
 
+stress! { cache {
+    threads: "8",
+    // Counts that are positive even on the slowest machine.
+    done: [
+        "rounds",
+        "lookups",
+        "values found",
+        "values inserted",
+        "values loaded",
+        "values of other loaders",
+        "loads that failed",
+        "removals",
+        "invalidations of all entries",
+        "invalidations of some entries",
+        "walks",
+        "swaps of policies",
+        "entries evicted or refused",
+        "entries expired",
+        "values replaced",
+        "entries removed",
+        "calls of listeners and loaders",
+        "panics that reached callers",
+        "values lost by a panic",
+        "bounds checked",
+        "values accounted for",
+    ],
+    never: [],
+    modes: {
+        it_passes: [], [];
+        it_passes_with_few_threads: ["--threads", "2"], [];
+        it_passes_on_64_virtual_processors: [], [("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:8,threads:2")];
+        it_passes_without_restartable_sequences: [], [("SQUALL_RSEQ", "off")];
+        it_passes_without_membarrier: [], [("SQUALL_MEMBARRIER", "off")];
+    }
+    // Some faults are found by the first call that meets them, in one of several ways.
+    breaks: {
+        an_insertion_that_is_lost_is_caught: "lose-insert", 5, "and the listener lacks it";
+        an_older_value_is_caught: "stale-value", 5, "had inserted value" | "its only writer left";
+        a_value_of_another_key_is_caught: "wrong-key", 5, "has a value of key";
+        a_removal_that_does_nothing_is_caught: "ignore-remove", 5, "its only writer left";
+        an_invalidation_of_all_entries_that_does_nothing_is_caught: "ignore-clear", 5, "its only writer left";
+        an_invalidation_of_some_entries_that_does_nothing_is_caught: "ignore-sweep", 5, "its only writer left";
+        an_entry_that_a_walk_omits_is_caught: "skip-entry", 5, "its only writer left";
+        an_entry_that_a_walk_has_twice_is_caught: "walk-twice", 5, "twice";
+        an_entry_that_serves_on_after_its_time_is_caught: "keep-expired", 5, "its only writer left";
+        an_entry_that_the_listener_gets_twice_is_caught: "tell-twice", 5, "twice";
+        an_entry_that_the_listener_lacks_is_caught: "lose-notice", 5, "and the listener lacks it";
+        an_entry_that_the_listener_gets_early_is_caught:
+            "tell-early", 5, "its only writer left" | "twice" | "which is still in the cache";
+        more_than_the_bound_is_caught: "exceed-bound", 5, "and the bound is";
+        a_wrong_count_of_the_bound_is_caught: "undercount", 5, "the cache counts";
+        two_loaders_of_a_key_are_caught: "load-twice", 5, "run at one time";
+        an_error_of_another_loader_is_caught: "wrong-error", 5, "of another";
+        a_value_of_another_loader_is_caught: "wrong-load", 5, "returned value";
+        a_value_that_is_never_dropped_is_caught: "leak-value", 5, "were not dropped";
+    }
+    unknown: "tell-early"
+} }
+
 stress! { ship {
     threads: "5",
     done: [

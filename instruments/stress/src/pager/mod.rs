@@ -26,7 +26,6 @@ mod counts;
 mod pattern;
 mod round;
 mod store;
-mod violations;
 mod worker;
 
 use crate::run::{Report, Run, Stress, Violation, exclusive, threads_beyond_processors};

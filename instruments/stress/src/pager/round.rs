@@ -16,12 +16,12 @@ use super::breaks::Break;
 use super::counts::Counts;
 use super::pattern::Content;
 use super::store::{Store, Stress};
-use super::violations::Violations;
 use super::worker::{HELD_MAX, Worker};
 use crate::run::{Rng, Run, Violation, lock};
 use crate::skeleton::cleanup::drain_values;
 use crate::skeleton::expected_panic::panic_message;
 use crate::skeleton::placement::AllowedCpus;
+use crate::violations::Violations;
 
 /// Distance between the random streams of two rounds.
 const STREAMS: u64 = 1 << 20;

@@ -13,8 +13,8 @@ use squall::pager::source::{Filled, Source, SourceError, SourceErrorKind, Source
 use super::breaks::Break;
 use super::counts::{Stat, count};
 use super::pattern::Content;
-use super::violations::Violations;
 use crate::run::{Rng, lock};
+use crate::violations::Violations;
 
 /// The reason of a planned failure.
 pub(super) const REFUSAL: &str = "refused by the stress";

@@ -15,10 +15,10 @@ use super::counts::{Stat, count, count_many};
 use super::pattern::Content;
 use super::round::{PAGES_MAX, Slot, World, cache_form, list_form};
 use super::store::REFUSAL;
-use super::violations::Violations;
 use crate::run::{Rng, lock};
 use crate::skeleton::delay::delay;
 use crate::skeleton::placement::switch_vp;
+use crate::violations::Violations;
 
 /// Maximum number of frames that a thread holds.
 pub(super) const HELD_MAX: usize = 4;
