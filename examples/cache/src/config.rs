@@ -7,8 +7,9 @@ pub struct Config {
     /// Maximum size of all entries, in bytes, with keys and an allowance for the table: see
     /// [`Item::bytes`](crate::Item::bytes).
     pub memory_bytes_max: u64,
-    /// Maximum size of one value, in bytes.
-    pub value_bytes_max: usize,
+    /// Maximum size of one item as memcached counts it, in bytes: its value, its key and 59 bytes, and 4 more
+    /// for client flags other than 0.
+    pub item_bytes_max: usize,
     /// Maximum number of connections. Further ones get an error and are closed.
     pub connections_max: usize,
     /// Seconds until an entry expires if its client says 0, which means "never" to memcached. 0: never.
@@ -24,7 +25,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             memory_bytes_max: 64 << 20,
-            value_bytes_max: 1 << 20,
+            item_bytes_max: 1 << 20,
             connections_max: 1024,
             default_ttl_s: 0,
             idle_s_max: 0,

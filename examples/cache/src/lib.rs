@@ -11,6 +11,7 @@ mod idle;
 mod item;
 mod output;
 pub mod protocol;
+mod responder;
 mod server;
 mod squall_store;
 mod stats;
@@ -26,6 +27,6 @@ pub use squall_store::SquallStore;
 pub use stats::{Fact, Stats};
 pub use store::{Change, Key, Store};
 
-/// The answer to `version`: the last memcached without the meta commands, which this server does not know
-/// either. Clients parse it as three numbers. Squall's version is in the answer to `stats`.
-pub const VERSION: &str = "1.5.22";
+/// The answer to `version`: the memcached whose commands this server has. Clients parse it as three numbers.
+/// Squall's version is in the answer to `stats`.
+pub const VERSION: &str = "1.6.40";

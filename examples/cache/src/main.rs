@@ -16,9 +16,9 @@ struct Arguments {
     /// Maximum size of all entries, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..1 << 30))]
     memory: u64,
-    /// Maximum size of one value, in KiB.
+    /// Maximum size of one value with its key and 59 bytes, in KiB.
     #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
-    value: u64,
+    item: u64,
     /// Maximum number of connections.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     connections: usize,
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> std::io::Result<()> {
     let config = Config {
         memory_bytes_max: arguments.memory << 20,
-        value_bytes_max: (arguments.value << 10) as usize,
+        item_bytes_max: (arguments.item << 10) as usize,
         connections_max: arguments.connections,
         default_ttl_s: arguments.ttl,
         idle_s_max: arguments.idle,

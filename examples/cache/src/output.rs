@@ -59,13 +59,18 @@ impl Output {
             self.number(item.cas);
         }
         self.text(b"\r\n");
-        if item.data.len() > COPIED_BYTES_MAX {
-            self.large.push((self.bytes.len(), item.data.clone()));
-            self.large_bytes += item.data.len();
-        } else {
-            self.text(&item.data);
-        }
+        self.data(&item.data);
         self.text(b"\r\n");
+    }
+
+    /// Appends a value.
+    pub(crate) fn data(&mut self, data: &Arc<[u8]>) {
+        if data.len() > COPIED_BYTES_MAX {
+            self.large.push((self.bytes.len(), data.clone()));
+            self.large_bytes += data.len();
+        } else {
+            self.text(data);
+        }
     }
 
     /// Appends one line of the answer to `stats`.

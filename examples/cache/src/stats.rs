@@ -15,6 +15,7 @@ pub enum Fact {
     IdleKicks,
     CmdSet,
     CmdFlush,
+    CmdMeta,
     GetHits,
     GetMisses,
     GetExpired,
@@ -39,12 +40,13 @@ pub enum Fact {
 }
 
 /// All events with their names in `stats`, in the order of the enumeration.
-const FACTS: [(Fact, &str); 26] = [
+const FACTS: [(Fact, &str); 27] = [
     (Fact::TotalConnections, "total_connections"),
     (Fact::RejectedConnections, "rejected_connections"),
     (Fact::IdleKicks, "idle_kicks"),
     (Fact::CmdSet, "cmd_set"),
     (Fact::CmdFlush, "cmd_flush"),
+    (Fact::CmdMeta, "cmd_meta"),
     (Fact::GetHits, "get_hits"),
     (Fact::GetMisses, "get_misses"),
     (Fact::GetExpired, "get_expired"),

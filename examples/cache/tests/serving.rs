@@ -149,7 +149,7 @@ fn only_idle_clients_are_disconnected() {
     assert_eq!(served.cache.stats().total(Fact::IdleKicks), 2);
     assert_eq!(served.cache.store().len(), 0, "an incomplete value was stored");
     // A client that reads no answers.
-    let large = "x".repeat(1 << 20);
+    let large = "x".repeat(1_000_000);
     served.cache.configure(|config| config.idle_s_max = 3600);
     let mut stays = served.client();
     assert_eq!(stays.set("k", &large), "STORED");
@@ -197,9 +197,52 @@ fn a_storm_of_large_values_keeps_the_limit() {
     assert!(served.cache.stats().total(Fact::Evictions) > 0);
 }
 
+/// Values that many clients have sent in part. They count against the limit, with the entries.
+#[test]
+fn half_sent_values_keep_the_limit() {
+    const CLIENTS: usize = 60;
+    const SENT: usize = 500_000;
+    let limit = 8 << 20;
+    let served = Served::new(Config { memory_bytes_max: limit, ..Config::default() });
+    let mut calm = served.client();
+    for i in 0..300 {
+        assert_eq!(calm.set(&format!("key-{i}"), &"x".repeat(10_000)), "STORED");
+    }
+    let half = format!("set k{} 0 0 1000000\r\n{}", "k".repeat(100), "x".repeat(SENT));
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| served.client()).collect();
+    let mut refused = 0;
+    for (count, client) in clients.iter_mut().enumerate() {
+        client.send(half.as_bytes());
+        let sent = (count + 1) * half.len();
+        // All of it has come, and counts, or was refused and dropped.
+        let begun = std::time::Instant::now();
+        while (served.cache.stats().total(Fact::BytesRead) as usize) < 300 * 10_000 + sent {
+            assert!(begun.elapsed() < TIMEOUT, "the server does not read");
+            thread::yield_now();
+        }
+        assert!(served.cache.input_bytes() + served.cache.used_bytes() <= limit);
+    }
+    let stats = served.cache.stats();
+    assert!(served.cache.input_bytes() > limit / 2 && stats.total(Fact::Evictions) > 0);
+    for client in &mut clients {
+        client.send(format!("{}\r\n", "x".repeat(1_000_000 - SENT)).as_bytes());
+        match &client.line()[..] {
+            "SERVER_ERROR out of memory storing object" => refused += 1,
+            stored => assert_eq!(stored, "STORED"),
+        }
+        // The rest of a refused value was swallowed.
+        assert_eq!(client.ask("verbosity 0"), "OK");
+    }
+    assert!(refused > CLIENTS / 2, "{refused} values were refused");
+    drop(clients);
+    served.await_connections(1);
+    assert_eq!(served.cache.input_bytes(), 0);
+    assert_eq!(calm.set("key", "value"), "STORED");
+}
+
 #[test]
 fn garbage_disturbs_no_other_client() {
-    let served = Served::new(Config { value_bytes_max: 10_000, ..Config::default() });
+    let served = Served::new(Config { item_bytes_max: 10_000, ..Config::default() });
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let _done = OnDrop(|| done.store(true, Ordering::Relaxed));
@@ -247,7 +290,7 @@ fn garbage_is_answered_and_never_waited_for() {
     let named = std::env::var("SQUALL_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seeds = named.map_or(1..=SEEDS, |seed| seed..=seed);
     let (cache, _) =
-        cache_with(Config { memory_bytes_max: 100_000, value_bytes_max: 5_000, ..Config::default() });
+        cache_with(Config { memory_bytes_max: 100_000, item_bytes_max: 5_000, ..Config::default() });
     for seed in seeds {
         let mut random = Random(seed);
         let garbage = random.garbage();
@@ -270,7 +313,7 @@ fn garbage_is_answered_and_never_waited_for() {
 impl Random {
     /// Returns bytes that sometimes begin like requests.
     fn garbage(&mut self) -> Vec<u8> {
-        const WORDS: [&str; 36] = [
+        const WORDS: [&str; 56] = [
             "get",
             "gets",
             "gat",
@@ -301,6 +344,26 @@ impl Random {
             "k",
             "key",
             "other",
+            "mg",
+            "ms",
+            "md",
+            "ma",
+            "me",
+            "mn",
+            "ms k 3",
+            "b",
+            "v",
+            "q",
+            "I",
+            "x",
+            "N0",
+            "T-1",
+            "R5",
+            "C1",
+            "E7",
+            "MA",
+            "D3",
+            "Oabc",
             "\r\n",
             "\r\n",
             "\r\n",
@@ -360,7 +423,7 @@ fn a_client_that_reads_no_answers_is_not_read() {
 fn large_values_go_out_as_they_came_in() {
     let served = Served::new(Config::default());
     let mut client = served.client();
-    let value: String = (0..1u64 << 20).map(|i| char::from(b'a' + (i * i % 23) as u8)).collect();
+    let value: String = (0..(1u64 << 20) - 62).map(|i| char::from(b'a' + (i * i % 23) as u8)).collect();
     for key in ["one", "two"] {
         assert_eq!(client.set(key, &value), "STORED");
     }
@@ -378,13 +441,13 @@ fn a_change_of_the_configuration_takes_effect_while_serving() {
     let (mut client, mut other) = (served.client(), served.client());
     let value = "x".repeat(1000);
     assert_eq!(client.set("k", &value), "STORED");
-    served.cache.configure(|config| config.value_bytes_max = 999);
+    served.cache.configure(|config| config.item_bytes_max = 59 + 1 + 999);
     for client in [&mut client, &mut other] {
         assert_eq!(client.set("k", &value), "SERVER_ERROR object too large for cache");
         assert_eq!(client.set("k", &value[1..]), "STORED");
     }
     // The memory limit, set by a client.
-    served.cache.configure(|config| config.value_bytes_max = 1 << 20);
+    served.cache.configure(|config| config.item_bytes_max = 1 << 20);
     let value = "x".repeat(5000);
     for i in 0..2000 {
         assert_eq!(client.set(&format!("key-{i}"), &value), "STORED");

@@ -6,8 +6,13 @@
 //!   it, or the sweeper.
 //! - I3. A value's `cas` number is never given to another value.
 
+mod meta;
+mod storing;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use meta::{Count, Hit};
+pub(crate) use storing::{StoreResult, Stored, Terms};
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +23,6 @@ use squall::objects::read_mostly::{self, OwnedReadMostly, ReadMostly, ReadMostly
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::item::Item;
-use crate::protocol::Verb;
 use crate::stats::{Fact, Stats};
 use crate::store::{Change, Key, Store};
 
@@ -55,6 +59,8 @@ pub struct Cache<S> {
     flushing: Mutex<()>,
     next_cas: AtomicU64,
     used_bytes: AtomicU64,
+    /// Bytes of large buffers of input.
+    input_bytes: AtomicU64,
     /// Bytes of large entries that were replaced or removed since a thread last waited for their memory.
     gone_bytes: AtomicU64,
     /// State of the generator that draws entries to evict.
@@ -71,23 +77,6 @@ pub struct Moment {
     pub era: u64,
 }
 
-/// Result of storing a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StoreResult {
-    /// The value was stored.
-    Stored,
-    /// The command's condition was not met.
-    NotStored,
-    /// The value is not the one that the client named.
-    Exists,
-    /// The key is absent.
-    NotFound,
-    /// The value would become too large by an append or prepend.
-    TooLarge,
-    /// Evictions cannot make enough room.
-    NoMemory,
-}
-
 /// Result of changing a present value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Changed<T> {
@@ -97,6 +86,10 @@ pub(crate) enum Changed<T> {
     NotFound,
     /// The value is no number.
     NotANumber,
+    /// The value is not the one that the client named.
+    Exists,
+    /// Evictions cannot make enough room.
+    NoMemory,
 }
 
 /// Result of making room.
@@ -141,6 +134,7 @@ impl<S: Store> Cache<S> {
             flushing: Mutex::new(()),
             next_cas: AtomicU64::new(1),
             used_bytes: AtomicU64::new(0),
+            input_bytes: AtomicU64::new(0),
             gone_bytes: AtomicU64::new(0),
             draw: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
@@ -169,9 +163,19 @@ impl<S: Store> Cache<S> {
         self.used_bytes.load(Ordering::Relaxed).cast_signed().max(0).cast_unsigned()
     }
 
+    /// Returns the size of the input buffers that count against the memory limit.
+    pub fn input_bytes(&self) -> u64 {
+        self.input_bytes.load(Ordering::Relaxed)
+    }
+
     /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Returns the seconds since 1970.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now()
     }
 
     /// Returns the seconds since the cache was made.
@@ -218,6 +222,14 @@ impl<S: Store> Cache<S> {
                 0 => 0,
                 ttl => moment.now.saturating_add(ttl),
             },
+            exptime => self.date(exptime, moment),
+        }
+    }
+
+    /// Returns the date for a client's number. 0 is 0.
+    fn date(&self, exptime: i64, moment: Moment) -> u64 {
+        match exptime {
+            0 => 0,
             ..0 => PAST,
             1..=RELATIVE_S_MAX => moment.now.saturating_add(exptime.unsigned_abs()),
             date => date.unsigned_abs(),
@@ -267,64 +279,6 @@ impl<S: Store> Cache<S> {
 
     // --- changing ---
 
-    /// Stores a value as the command `verb` says.
-    pub(crate) fn store_value(
-        &self,
-        verb: Verb,
-        key: &[u8],
-        (flags, exptime): (u32, i64),
-        data: &[u8],
-        cas: &mut CasNumbers,
-    ) -> StoreResult {
-        let moment = self.moment();
-        self.stats.note(Fact::CmdSet);
-        let item = Item::new(data.into(), flags, self.expires(exptime, moment), self.cas(cas), moment);
-        let (value_max, memory_max) =
-            self.config().read(|config| (config.value_bytes_max, config.memory_bytes_max));
-        let room = self.make_room(item.bytes(key), memory_max, moment);
-        let stored = self.change(key, moment, |old| {
-            let put = |item: Item| match room {
-                Room::Made => (Change::Put(item), StoreResult::Stored),
-                // The client believes that the old value is replaced, so it must not be found any more.
-                Room::None if verb == Verb::Set => (Change::Remove, StoreResult::NoMemory),
-                Room::None => (Change::Keep, StoreResult::NoMemory),
-            };
-            match (verb, old) {
-                (Verb::Set, _) | (Verb::Add, None) | (Verb::Replace, Some(_)) => put(item.clone()),
-                (Verb::Cas(unique), Some(old)) if old.cas == unique => put(item.clone()),
-                (Verb::Cas(_), Some(_)) => (Change::Keep, StoreResult::Exists),
-                (Verb::Cas(_), None) => (Change::Keep, StoreResult::NotFound),
-                (Verb::Append, Some(old)) => match joined(&old.data, data, value_max) {
-                    Some(data) => put(old.with_data(data, item.cas)),
-                    None => (Change::Keep, StoreResult::TooLarge),
-                },
-                (Verb::Prepend, Some(old)) => match joined(data, &old.data, value_max) {
-                    Some(data) => put(old.with_data(data, item.cas)),
-                    None => (Change::Keep, StoreResult::TooLarge),
-                },
-                _ => (Change::Keep, StoreResult::NotStored),
-            }
-        });
-        match (verb, stored) {
-            (_, StoreResult::TooLarge) => self.stats.note(Fact::StoreTooLarge),
-            (_, StoreResult::NoMemory) => self.stats.note(Fact::StoreNoMemory),
-            (Verb::Cas(_), StoreResult::Stored) => self.stats.note(Fact::CasHits),
-            (Verb::Cas(_), StoreResult::Exists) => self.stats.note(Fact::CasBadval),
-            (Verb::Cas(_), StoreResult::NotFound) => self.stats.note(Fact::CasMisses),
-            _ => {}
-        }
-        stored
-    }
-
-    /// Handles a value that was too large and was not received. The old value of a `set` must not be found
-    /// any more.
-    pub(crate) fn refuse_value(&self, verb: Verb, key: &[u8]) {
-        self.stats.note(Fact::StoreTooLarge);
-        if verb == Verb::Set {
-            self.change(key, self.moment(), |_| (Change::Remove, ()));
-        }
-    }
-
     /// Removes the key. Returns whether it was present.
     pub(crate) fn delete(&self, key: &[u8]) -> bool {
         let found = self.change(key, self.moment(), |item| (Change::Remove, item.is_some()));
@@ -354,14 +308,18 @@ impl<S: Store> Cache<S> {
             let data = number.to_string().into_bytes().into();
             (Change::Put(item.with_data(data, cas)), Changed::Done(number))
         });
+        self.note_count(&changed, up);
+        changed
+    }
+
+    fn note_count<T>(&self, changed: &Changed<T>, up: bool) {
         match (changed, up) {
             (Changed::Done(_), true) => self.stats.note(Fact::IncrHits),
             (Changed::NotFound, true) => self.stats.note(Fact::IncrMisses),
             (Changed::Done(_), false) => self.stats.note(Fact::DecrHits),
             (Changed::NotFound, false) => self.stats.note(Fact::DecrMisses),
-            (Changed::NotANumber, _) => {}
+            (Changed::NotANumber | Changed::Exists | Changed::NoMemory, _) => {}
         }
-        changed
     }
 
     /// Flushes all present entries, at once or after `delay`. A flushed item is dead, and is removed later.
@@ -458,12 +416,29 @@ impl<S: Store> Cache<S> {
         gone >= (limit / GONE_PART).max(GONE_BYTES_LEAST) && self.gone_bytes.swap(0, Ordering::Relaxed) > 0
     }
 
+    /// Makes room for a buffer of input.
+    pub(crate) fn take_for_input(&self, bytes: usize) -> Room {
+        let limit = self.config().read(|config| config.memory_bytes_max);
+        let room = self.make_room(bytes as u64, limit, self.moment());
+        if room == Room::Made {
+            self.input_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+        room
+    }
+
+    /// Gives the room of a buffer back.
+    pub(crate) fn give_input_back(&self, bytes: usize) {
+        if bytes > 0 {
+            self.input_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
     /// Makes room for `bytes` more, if possible. Evicts the least recently used of a few random entries,
     /// again and again. Values that other connections store meanwhile may exceed the limit, by one value
     /// each.
     fn make_room(&self, bytes: u64, limit: u64, moment: Moment) -> Room {
         for _ in 0..EVICTIONS_MAX {
-            if self.used_bytes().saturating_add(bytes) <= limit {
+            if self.used_bytes().saturating_add(self.input_bytes()).saturating_add(bytes) <= limit {
                 return Room::Made;
             }
             if bytes > limit || !self.evict(moment) {
@@ -529,11 +504,6 @@ impl<S: Store> Cache<S> {
         dead.iter().for_each(|key| self.change(key, moment, |_| (Change::Keep, ())));
         (next, visited)
     }
-}
-
-/// Joins two values, unless the result is too large.
-fn joined(first: &[u8], second: &[u8], bytes_max: usize) -> Option<Arc<[u8]>> {
-    (first.len() + second.len() <= bytes_max).then(|| [first, second].concat().into())
 }
 
 /// Parses a value as a number. Spaces around it are allowed, since some clients pad their numbers.

@@ -1,6 +1,7 @@
 //! Tests of the commands.
 
 use super::*;
+use crate::protocol::Verb;
 use crate::squall_store::SquallStore;
 
 fn cache(memory_bytes_max: u64) -> Arc<Cache<SquallStore>> {
@@ -19,6 +20,21 @@ fn held(cache: &Cache<SquallStore>) -> u64 {
     sum
 }
 
+/// The terms of a plain command.
+fn terms(verb: Verb, exptime: i64) -> Terms {
+    Terms::from(&crate::protocol::Storing::Plain { verb, key: b"", flags: 0, exptime, noreply: false })
+}
+
+fn store(
+    cache: &Cache<SquallStore>,
+    verb: Verb,
+    key: &[u8],
+    data: &[u8],
+    cas: &mut CasNumbers,
+) -> StoreResult {
+    cache.store_value(key, &terms(verb, 0), data, cas).result
+}
+
 #[test]
 fn i1_every_change_is_accounted_for() {
     let (cache, mut cas) = (cache(1 << 20), CasNumbers::default());
@@ -29,10 +45,10 @@ fn i1_every_change_is_accounted_for() {
             0 => _ = cache.delete(&key),
             1 => _ = cache.touch(&key, i64::from(i % 3) - 1),
             2 => _ = cache.count(&key, true, 99, &mut cas),
-            3 => _ = cache.store_value(Verb::Append, &key, (0, 0), &data, &mut cas),
-            4 => _ = cache.store_value(Verb::Add, &key, (0, -1), &data, &mut cas),
-            5 => cache.refuse_value(Verb::Set, &key),
-            _ => _ = cache.store_value(Verb::Set, &key, (0, 0), &data, &mut cas),
+            3 => _ = store(&cache, Verb::Append, &key, &data, &mut cas),
+            4 => _ = cache.store_value(&key, &terms(Verb::Add, -1), &data, &mut cas),
+            5 => cache.refuse_value(Verb::Set, &key, Fact::StoreTooLarge),
+            _ => _ = store(&cache, Verb::Set, &key, &data, &mut cas),
         }
         assert_eq!(cache.used_bytes(), held(&cache), "after {i}");
     }
@@ -50,7 +66,7 @@ fn unused_entries_are_evicted_and_the_limit_holds() {
     let (cache, mut cas) = (cache(limit), CasNumbers::default());
     for i in 0..5000 {
         let key = format!("key-{i}").into_bytes();
-        assert_eq!(cache.store_value(Verb::Set, &key, (0, 0), &[0; 100], &mut cas), StoreResult::Stored);
+        assert_eq!(store(&cache, Verb::Set, &key, &[0; 100], &mut cas), StoreResult::Stored);
         assert!(cache.used_bytes() <= limit);
     }
     assert_eq!(cache.used_bytes(), held(&cache));
@@ -58,7 +74,7 @@ fn unused_entries_are_evicted_and_the_limit_holds() {
     // A value larger than the cache is rejected, and evicts no entry except the one it would replace.
     let there = cache.store().len();
     let large = vec![0; limit as usize];
-    assert_eq!(cache.store_value(Verb::Add, b"large", (0, 0), &large, &mut cas), StoreResult::NoMemory);
+    assert_eq!(store(&cache, Verb::Add, b"large", &large, &mut cas), StoreResult::NoMemory);
     assert_eq!(cache.store().len(), there);
 }
 
@@ -68,7 +84,7 @@ fn the_least_recently_used_drawn_entry_is_evicted() {
     let config = Config { memory_bytes_max: 1 << 20, ..Config::default() };
     let (cache, mut cas) = (Cache::new(SquallStore::new(), config, clock), CasNumbers::default());
     for key in [b"a", b"b", b"c", b"d"] {
-        let _ = cache.store_value(Verb::Set, key, (0, 0), b"x", &mut cas);
+        let _ = store(&cache, Verb::Set, key, b"x", &mut cas);
     }
     hand.advance(100);
     for key in [b"a", b"b", b"d"] {
@@ -76,7 +92,7 @@ fn the_least_recently_used_drawn_entry_is_evicted() {
     }
     // All four are drawn.
     cache.configure(|config| config.memory_bytes_max = cache.used_bytes());
-    let _ = cache.store_value(Verb::Set, b"e", (0, 0), b"x", &mut cas);
+    let _ = store(&cache, Verb::Set, b"e", b"x", &mut cas);
     let there = |key: &&[u8; 1]| cache.get(*key, cache.moment(), |_| ()).is_some();
     assert!([b"a", b"b", b"d", b"e"].iter().all(there) && !there(&b"c"));
 }

@@ -1,43 +1,47 @@
 //! Parser of one line.
 
+use super::meta::{self, Meta};
 use super::{Header, KEY_BYTES_MAX, Line, Refusal};
+use crate::item::ITEM_BYTES;
 
 /// A request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// `get`, `gets`; `gat` and `gats` with an expiry time.
+    /// `get`, `gets`; `gat` and `gats` with an expiry time. A long line comes in several parts.
     Get {
-        /// At least one key.
+        /// The keys. The last part of a long line may have none.
         keys: Keys<'a>,
         /// Whether the client wants the `cas` number of each value.
         cas: bool,
         /// The new expiry time of the found items, if it is to change.
         exptime: Option<i64>,
+        /// Whether the line ends with these keys.
+        is_last: bool,
     },
-    /// `set`, `add`, `replace`, `append`, `prepend`, `cas`.
+    /// `set`, `add`, `replace`, `append`, `prepend`, `cas`, `ms`, with a value.
     Store {
-        /// The command.
-        verb: Verb,
-        /// The key.
-        key: &'a [u8],
-        /// The client's own flags.
-        flags: u32,
-        /// The expiry time.
-        exptime: i64,
+        /// The words before the value.
+        of: Storing<'a>,
         /// The value.
         data: &'a [u8],
-        /// Whether the client wants no answer.
-        noreply: bool,
     },
-    /// A storing request with a value that is too large. The value is swallowed.
-    TooLarge {
-        /// The command.
-        verb: Verb,
-        /// The key.
-        key: &'a [u8],
-        /// Whether the client wants no answer.
-        noreply: bool,
+    /// A storing request whose value is swallowed.
+    Unstored {
+        /// The words before the value.
+        of: Storing<'a>,
+        /// The reason.
+        reason: Unstored,
     },
+    /// `mg`.
+    MetaGet(Meta<'a>),
+    /// `md`.
+    MetaDelete(Meta<'a>),
+    /// `ma`.
+    MetaCount(Meta<'a>),
+    /// `me`.
+    MetaDebug(Meta<'a>),
+    /// `mn`.
+    MetaNoOp,
     /// `delete`.
     Delete {
         /// The key.
@@ -94,6 +98,56 @@ pub enum Request<'a> {
     Quit,
 }
 
+/// A storing request without its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storing<'a> {
+    /// `set`, `add`, `replace`, `append`, `prepend`, `cas`.
+    Plain {
+        /// The command.
+        verb: Verb,
+        /// The key.
+        key: &'a [u8],
+        /// The client's own flags.
+        flags: u32,
+        /// The expiry time.
+        exptime: i64,
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// `ms`.
+    Meta {
+        /// The way the value is stored.
+        verb: Verb,
+        /// The key and the flags.
+        meta: Meta<'a>,
+    },
+}
+
+impl Storing<'_> {
+    /// Whether the client wants no answer, not even to an error.
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self, Storing::Plain { noreply: true, .. })
+    }
+
+    /// Returns the size that memcached adds to the value when it compares an item with its size limit.
+    pub(super) fn item_bytes(&self) -> usize {
+        let (key, flags) = match self {
+            Storing::Plain { key, flags, .. } => (key.len(), *flags),
+            Storing::Meta { meta, .. } => (meta.key_bytes(), meta.options.client_flags),
+        };
+        ITEM_BYTES + key + if flags == 0 { 0 } else { size_of::<u32>() }
+    }
+}
+
+/// The reason why a value is not stored, and is swallowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unstored {
+    /// The item would exceed the size limit.
+    TooLarge,
+    /// The value cannot be received within the memory limit.
+    NoMemory,
+}
+
 /// The way a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
@@ -124,7 +178,7 @@ impl<'a> Iterator for Keys<'a> {
 }
 
 /// Returns the next word. Spaces separate words, and no other byte is special.
-fn word<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub(super) fn word<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let begin = rest.iter().position(|b| *b != b' ')?;
     let from = &rest[begin..];
     let end = from.iter().position(|b| *b == b' ').unwrap_or(from.len());
@@ -178,13 +232,12 @@ fn no_command<'a>() -> Line<'a> {
 
 /// Parses a line without its end.
 pub(super) fn parse(line: &[u8]) -> Line<'_> {
+    if let Some((parsed, rest)) = retrieval(line) {
+        return get(parsed, rest);
+    }
     let mut rest = line;
     let Some(name) = word(&mut rest) else { return no_command() };
     match name {
-        b"get" => get(rest, false, false),
-        b"gets" => get(rest, true, false),
-        b"gat" => get(rest, false, true),
-        b"gats" => get(rest, true, true),
         b"set" => store(Verb::Set, rest),
         b"add" => store(Verb::Add, rest),
         b"replace" => store(Verb::Replace, rest),
@@ -198,7 +251,7 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
         b"touch" => touch(&Words::of(rest)),
         b"flush_all" => flush_all(&Words::of(rest)),
         b"stats" => Line::Whole(Request::Stats(word(&mut rest))),
-        b"version" if word(&mut rest).is_none() => Line::Whole(Request::Version),
+        b"version" => Line::Whole(Request::Version),
         b"verbosity" => level(&Words::of(rest), Refusal::BadFormat, |level, noreply| Request::Verbosity {
             level,
             noreply,
@@ -212,8 +265,13 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
                 line => line,
             }
         }
-        b"ms" => meta_set(&Words::of(rest)),
-        b"quit" if word(&mut rest).is_none() => Line::Whole(Request::Quit),
+        b"mg" => meta::with_key(rest, Request::MetaGet),
+        b"ms" => meta::store(rest),
+        b"md" => meta::with_key(rest, Request::MetaDelete),
+        b"ma" => meta::count(rest),
+        b"me" => meta::debug(rest),
+        b"mn" => Line::Whole(Request::MetaNoOp),
+        b"quit" => Line::Whole(Request::Quit),
         // A browser came here by mistake. Its other lines are not meant for a cache.
         _ if line.rsplit(|byte| *byte == b' ').next().is_some_and(|last| last.starts_with(b"HTTP/")) => {
             Line::Whole(Request::Quit)
@@ -222,35 +280,64 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
     }
 }
 
-fn get(mut rest: &[u8], cas: bool, touches: bool) -> Line<'_> {
+/// The words of a `get` before its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Retrieval {
+    pub(super) cas: bool,
+    pub(super) exptime: Option<i64>,
+}
+
+/// Parses the words before the keys of `get`, `gets`, `gat` and `gats`, and returns the rest of the line. Returns
+/// `None` if it is another command. The last word of the line may be incomplete.
+pub(super) fn retrieval(mut line: &[u8]) -> Option<(Result<Retrieval, Refusal>, &[u8])> {
+    let (cas, touches) = match word(&mut line)? {
+        b"get" => (false, false),
+        b"gets" => (true, false),
+        b"gat" => (false, true),
+        b"gats" => (true, true),
+        _ => return None,
+    };
+    let exptime = if touches { word(&mut line).map(number) } else { None };
+    let parsed = match exptime {
+        Some(None) => Err(Refusal::BadExptime),
+        exptime => Ok(Retrieval { cas, exptime: exptime.flatten() }),
+    };
+    Some((parsed, line))
+}
+
+/// Parses the keys.
+fn get<'a>(parsed: Result<Retrieval, Refusal>, rest: &'a [u8]) -> Line<'a> {
     let refused = |refusal| Line::Refused { refusal, noreply: false, value: None };
-    let exptime = if touches { word(&mut rest) } else { None };
     let mut keys = Keys(rest).peekable();
     if keys.peek().is_none() {
         return refused(Refusal::NoCommand);
     }
-    let exptime = match exptime.map(number) {
-        None => None,
-        Some(Some(exptime)) => Some(exptime),
-        Some(None) => return refused(Refusal::BadExptime),
-    };
-    // Before any answer.
-    if keys.all(is_key) {
-        Line::Whole(Request::Get { keys: Keys(rest), cas, exptime })
-    } else {
-        refused(Refusal::BadFormat)
+    match parsed {
+        Err(refusal) => refused(refusal),
+        // Before any answer.
+        Ok(_) if !keys.all(is_key) => refused(Refusal::BadFormat),
+        Ok(Retrieval { cas, exptime }) => {
+            Line::Whole(Request::Get { keys: Keys(rest), cas, exptime, is_last: true })
+        }
     }
 }
 
-/// Rejects the meta command `ms <key> <bytes> <flags>*`, and has its value swallowed.
-fn meta_set<'a>(words: &Words<'a>) -> Line<'a> {
-    // The first versions with meta commands sent the length as `S<bytes>`.
-    let bytes = words.words[1].strip_prefix(b"S").unwrap_or(words.words[1]);
-    Line::Refused { refusal: Refusal::NoCommand, noreply: false, value: length(bytes) }
+/// Parses a part of the keys of a long line, up to the first that is too long. Returns the number of bytes up to
+/// that key, or `None` if there is no such key.
+pub(super) fn keys(part: &[u8]) -> (Keys<'_>, Option<usize>) {
+    let mut rest = part;
+    loop {
+        let before = part.len() - rest.len();
+        match word(&mut rest) {
+            Some(key) if is_key(key) => {}
+            Some(_) => return (Keys(&part[..before]), Some(before)),
+            None => return (Keys(part), None),
+        }
+    }
 }
 
 /// Parses the length of a value. One beyond any machine's memory is rejected.
-fn length(word: &[u8]) -> Option<usize> {
+pub(super) fn length(word: &[u8]) -> Option<usize> {
     number::<u32>(word).filter(|bytes| *bytes <= i32::MAX as u32 - 2).map(|bytes| bytes as usize)
 }
 
@@ -259,9 +346,9 @@ fn store(verb: Verb, rest: &[u8]) -> Line<'_> {
     let words = Words::of(rest);
     let [key, flags, exptime, bytes, unique, ..] = words.words;
     let value = length(bytes).filter(|_| words.count >= 4);
-    let least = if matches!(verb, Verb::Cas(_)) { 5 } else { 4 };
-    // Like memcached, allows one word more.
-    if words.count < least || words.all() > least + 1 {
+    // Like memcached, allows one word more. A `cas` without its number has the wrong format.
+    let most = if matches!(verb, Verb::Cas(_)) { 6 } else { 5 };
+    if words.count < 4 || words.all() > most {
         return Line::Refused { refusal: Refusal::NoCommand, noreply: false, value };
     }
     let Some(bytes) = value else { return words.refuse(Refusal::BadFormat) };
@@ -276,7 +363,8 @@ fn store(verb: Verb, rest: &[u8]) -> Line<'_> {
         },
         verb => verb,
     };
-    Line::WithValue(Header { verb, key, flags, exptime, bytes, noreply: words.noreply })
+    let of = Storing::Plain { verb, key, flags, exptime, noreply: words.noreply };
+    Line::WithValue(Header { of, bytes })
 }
 
 fn delete<'a>(words: &Words<'a>) -> Line<'a> {
@@ -338,11 +426,11 @@ fn level<'a>(words: &Words<'a>, bad: Refusal, request: fn(u32, bool) -> Request<
     }
 }
 
-fn is_key(key: &[u8]) -> bool {
+pub(super) fn is_key(key: &[u8]) -> bool {
     (1..=KEY_BYTES_MAX).contains(&key.len())
 }
 
 /// Parses a word as a number of this type.
-fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
+pub(super) fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }

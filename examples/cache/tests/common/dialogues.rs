@@ -82,12 +82,17 @@ pub(crate) const DIALOGUES: &[(&str, &str)] = &[
         "ERROR\r\nERROR\r\nERROR\r\nERROR\r\nERROR\r\nERROR\r\nERROR\r\nERROR\r\nERROR\r\n",
     ),
     ("quit\r\nversion\r\n", ""),
-    ("verbosity 1\r\nquit now\r\nversion now\r\nverbosity 1\r\n", "OK\r\nERROR\r\nERROR\r\nOK\r\n"),
+    ("verbosity 1\r\nquit now\r\nverbosity 1\r\n", "OK\r\n"),
     // Wrong numbers of words.
     ("set k 0 0\r\nset\r\n", "ERROR\r\nERROR\r\n"),
     (
-        "set k 0 0 1 word\r\nx\r\nset k 0 0 1 word word\r\nx\r\nset k 0 0 1 word noreply\r\nx\r\ncas k 0 0 1\r\nx\r\ncas k 0 0 1 77 1\r\nx\r\ncas k 0 0 1 1 1 1\r\nx\r\nget k\r\n",
-        "STORED\r\nERROR\r\nERROR\r\nERROR\r\nEXISTS\r\nERROR\r\nVALUE k 0 1\r\nx\r\nEND\r\n",
+        "set k 0 0 1 word\r\nx\r\nset k 0 0 1 word word\r\nx\r\nset k 0 0 1 word noreply\r\nx\r\ncas k 0 0 1 77 1\r\nx\r\ncas k 0 0 1 1 1 1\r\nx\r\nget k\r\n",
+        "STORED\r\nERROR\r\nERROR\r\nEXISTS\r\nERROR\r\nVALUE k 0 1\r\nx\r\nEND\r\n",
+    ),
+    // A `cas` without its number.
+    (
+        "cas k 0 0 7\r\nversion\r\ncas k 0 0 7 noreply\r\nversion\r\nget k\r\n",
+        "CLIENT_ERROR bad command line format\r\nEND\r\n",
     ),
     (
         "incr\r\nincr k\r\nincr k 1 2 3\r\ndecr k\r\ntouch k\r\ntouch\r\ntouch k 1 2 3\r\nincr k 1 2\r\ntouch k 1 2\r\n",
@@ -135,4 +140,144 @@ pub(crate) const DIALOGUES: &[(&str, &str)] = &[
     // Values of another length than the announced one. The bytes behind that length are a request again.
     ("set k 0 0 4\r\nlonger\r\nget k\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\nEND\r\n"),
     ("set k 0 0 4\r\nab\r\nget k\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"),
+];
+
+/// Input with meta commands for an empty cache, and the answer.
+pub(crate) const META_DIALOGUES: &[(&str, &str)] = &[
+    // Reads.
+    (
+        "set k 7 0 5\r\nhello\r\nmg k\r\nmg k v\r\nmg k s t f k v Oabc\r\nmg k s v P1 Lpath\r\nmg none\r\nmg none v k O1 t\r\nmg none q v\r\nmn\r\n",
+        "STORED\r\nHD\r\nVA 5\r\nhello\r\nVA 5 s5 t-1 f7 kk Oabc\r\nhello\r\nVA 5 s5\r\nhello\r\nEN\r\nEN knone O1\r\nMN\r\n",
+    ),
+    (
+        "set k 0 0 1\r\nx\r\nmg k c\r\nmg k c v\r\nmg k h\r\nmg k h\r\n",
+        "STORED\r\nHD c1\r\nVA 1 c1\r\nx\r\nHD h1\r\nHD h1\r\n",
+    ),
+    ("set k 0 0 1\r\nx\r\nmg k u h\r\nmg k h\r\nmg k h\r\n", "STORED\r\nHD h0\r\nHD h0\r\nHD h1\r\n"),
+    (
+        "set k 0 100 1\r\nx\r\nmg k t\r\nmg k T0 t\r\nmg k t T200\r\nmg k t\r\nmg k T-1\r\nmg k\r\n",
+        "STORED\r\nHD t100\r\nHD t-1\r\nHD t-1\r\nHD t200\r\nHD\r\nEN\r\n",
+    ),
+    // Stores.
+    (
+        "ms k 1\r\nx\r\nmg k v f t\r\nms k 2 F9 T100\r\nyy\r\nmg k v f t\r\n",
+        "HD\r\nVA 1 f0 t-1\r\nx\r\nHD\r\nVA 2 f9 t100\r\nyy\r\n",
+    ),
+    (
+        "ms k 1 c\r\nx\r\nms k 1 c k O7\r\ny\r\nms k 0 q\r\n\r\nmg k v c s\r\nms k 1\r\nz\r\n",
+        "HD c1\r\nHD c2 kk O7\r\nVA 0 c3 s0\r\n\r\nHD\r\n",
+    ),
+    (
+        "ms k 1 ME\r\nx\r\nms k 1 ME\r\ny\r\nms k 2 MA\r\nyz\r\nms k 1 MP\r\nw\r\nmg k v\r\nms k 1 MR\r\nr\r\nmg k v\r\nms k 1 MS\r\ns\r\nmg k v\r\n",
+        "HD\r\nNS\r\nHD\r\nHD\r\nVA 4\r\nwxyz\r\nHD\r\nVA 1\r\nr\r\nHD\r\nVA 1\r\ns\r\n",
+    ),
+    (
+        "ms k 1 MA\r\nx\r\nms k 1 MP k\r\nx\r\nms k 1 MR Oo\r\nx\r\nms k 1 MR q\r\nx\r\nmn\r\n",
+        "NS\r\nNS kk\r\nNS Oo\r\nNS\r\nMN\r\n",
+    ),
+    ("ms k 1 F3 T100\r\nx\r\nms k 1 MA F4 T5\r\ny\r\nmg k v f t\r\n", "HD\r\nHD\r\nVA 2 f3 t100\r\nxy\r\n"),
+    (
+        "ms k 1\r\nx\r\nms k 1 C1\r\ny\r\nms k 1 C1\r\nz\r\nms none 1 C1\r\nz\r\nmg k v\r\nms k 1 C3 MR\r\nr\r\nmg k v\r\n",
+        "HD\r\nHD\r\nEX\r\nNF\r\nVA 1\r\ny\r\nEX\r\nVA 1\r\ny\r\n",
+    ),
+    (
+        "ms k 1\r\nx\r\nms k 1 C1 MA\r\ny\r\nms k 1 C1 MA\r\nz\r\nms k 1 C2 MP\r\nw\r\nmg k v\r\nms k 1 C0 MA\r\nv\r\nmg k v\r\nms k 1 C0\r\nu\r\n",
+        "HD\r\nHD\r\nEX\r\nHD\r\nVA 3\r\nwxy\r\nHD\r\nVA 4\r\nwxyv\r\nEX\r\n",
+    ),
+    // Stale values.
+    (
+        "ms k 1\r\nx\r\nmd k I\r\nmg k v c\r\nmg k v c\r\nms k 1 C1 I\r\ny\r\nmg k v\r\nmg k v\r\nms k 1\r\nz\r\nmg k v\r\n",
+        "HD\r\nHD\r\nVA 1 c2 X W\r\nx\r\nVA 1 c2 Z X\r\nx\r\nHD\r\nVA 1 Z X\r\ny\r\nVA 1 Z X\r\ny\r\nHD\r\nVA 1\r\nz\r\n",
+    ),
+    (
+        "ms k 1\r\nx\r\nmd k I T100\r\nmg k t\r\nmd k I\r\nmg k v\r\nmd k I q\r\nmg k v\r\n",
+        "HD\r\nHD\r\nHD t100 X W\r\nHD\r\nVA 1 X W\r\nx\r\nVA 1 X W\r\nx\r\n",
+    ),
+    ("ms k 1\r\nx\r\nms k 1 C9 I\r\ny\r\nms k 1 I\r\nz\r\nmg k v\r\n", "HD\r\nEX\r\nHD\r\nVA 1\r\nz\r\n"),
+    (
+        "ms k 1 T10\r\nx\r\nmg k R5\r\nmg k R20 t\r\nmg k R20\r\nmg k R20 q\r\n",
+        "HD\r\nHD\r\nHD t10 W\r\nHD Z\r\nHD Z\r\n",
+    ),
+    (
+        "ms k 1\r\nx\r\nmg k R100 v\r\nmg k T10 R100\r\nmg k T10 R100\r\n",
+        "HD\r\nVA 1\r\nx\r\nHD W\r\nHD Z\r\n",
+    ),
+    // Items that are made.
+    (
+        "mg k N100 v t c\r\nmg k N100 v t\r\nmg k v\r\nms k 1 T0\r\nx\r\nmg k N100 v t\r\n",
+        "VA 0 t100 c1 W\r\n\r\nVA 0 t100 Z\r\n\r\nVA 0 Z\r\n\r\nHD\r\nVA 1 t-1\r\nx\r\n",
+    ),
+    ("mg k N0 t\r\nmg k t\r\nmg k N100 k O1 q\r\n", "HD t-1 W\r\nHD t-1 Z\r\nHD kk O1 Z\r\n"),
+    // Deletes.
+    (
+        "md k\r\nms k 1\r\nx\r\nmd k k Ox\r\nmg k\r\nmd k q\r\nmd k q k\r\nmn\r\n",
+        "NF\r\nHD\r\nHD kk Ox\r\nEN\r\nNF\r\nNF kk\r\nMN\r\n",
+    ),
+    ("ms k 1\r\nx\r\nmd k C9\r\nmd k C9 q\r\nmd k C1\r\nmg k\r\n", "HD\r\nEX\r\nEX\r\nHD\r\nEN\r\n"),
+    // Numbers.
+    (
+        "ma k\r\nma k q O1\r\nma k N100 J13 v t\r\nma k v\r\nma k D10 v t k\r\nma k MD v\r\nma k M- D5 v\r\nma k MI D2 v\r\nma k M+ v\r\nma k MD D100 v\r\nma k q\r\nma k q v\r\nmn\r\n",
+        "NF\r\nNF O1\r\nVA 2 t100\r\n13\r\nVA 2\r\n14\r\nVA 2 t100 kk\r\n24\r\nVA 2\r\n23\r\nVA 2\r\n18\r\nVA 2\r\n20\r\nVA 2\r\n21\r\nVA 1\r\n0\r\nMN\r\n",
+    ),
+    ("ma k N0 v\r\nma k T100 t\r\nma k t T50\r\nma k t\r\n", "VA 1\r\n0\r\nHD t100\r\nHD t100\r\nHD t50\r\n"),
+    (
+        "set k 0 0 1\r\n5\r\nma k c\r\nma k C1\r\nma k C2 v\r\nma k C0 v\r\nma none C7\r\n",
+        "STORED\r\nHD c2\r\nEX\r\nVA 1\r\n7\r\nVA 1\r\n8\r\nNF\r\n",
+    ),
+    ("set k 3 0 20\r\n18446744073709551615\r\nma k v\r\nmg k f\r\n", "STORED\r\nVA 1\r\n0\r\nHD f3\r\n"),
+    (
+        "set k 0 0 1\r\nx\r\nma k\r\nma k q\r\nset k 0 0 0\r\n\r\nma k\r\nma k C9\r\n",
+        "STORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\nSTORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+    ),
+    // Keys in base64.
+    (
+        "ms Zm9v 1 b k\r\nx\r\nmg Zm9v b v k\r\nmg foo v k\r\nget foo\r\nma Zm9v b k\r\nms foo 1\r\n5\r\nmg foo k\r\nmg Zm9v b k\r\nma Zm9v b v k O1\r\nmd Zm9v b k\r\nmd Zm9v b k\r\n",
+        "HD kZm9v b\r\nVA 1 kZm9v b\r\nx\r\nVA 1 kZm9v b\r\nx\r\nVALUE foo 0 1\r\nx\r\nEND\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\nHD\r\nHD kfoo\r\nHD kfoo\r\nVA 1 kZm9v b O1\r\n6\r\nHD kZm9v b\r\nNF kZm9v b\r\n",
+    ),
+    (
+        "ms ACAKDQ== 1 b\r\nx\r\nmg ACAKDQ== b v k\r\nmg AAAA b k\r\n",
+        "HD\r\nVA 1 kACAKDQ== b\r\nx\r\nEN kAAAA b\r\n",
+    ),
+    (
+        "mg k b\r\nmg Zm9 b\r\nmg Z=== b\r\nmg ==== b\r\nms k 1 b\r\nx\r\nmn\r\n",
+        "CLIENT_ERROR error decoding key\r\nCLIENT_ERROR error decoding key\r\nCLIENT_ERROR error decoding key\r\nCLIENT_ERROR error decoding key\r\nCLIENT_ERROR error decoding key\r\nMN\r\n",
+    ),
+    // Debugging.
+    (
+        "me none\r\nme\r\nme Zm9 b\r\nme none x y\r\nmn\r\n",
+        "EN\r\nCLIENT_ERROR bad command line format\r\nCLIENT_ERROR bad command line format\r\nEN\r\nMN\r\n",
+    ),
+    // Errors.
+    ("mg\r\nms\r\nmd\r\nma\r\n", "ERROR\r\nERROR\r\nERROR\r\nERROR\r\n"),
+    ("ms k\r\n", "CLIENT_ERROR bad command line format\r\n"),
+    ("ms k x\r\n", "CLIENT_ERROR bad command line format\r\n"),
+    ("ms k -1\r\n", "CLIENT_ERROR bad command line format\r\n"),
+    ("ms k 1x\r\n", "CLIENT_ERROR bad command line format\r\n"),
+    ("ms k S1\r\n", "CLIENT_ERROR bad command line format\r\n"),
+    (
+        "ms k 1 Z\r\nx\r\nms k 1 T\r\nx\r\nms k 1 Tx\r\nx\r\nms k 1 F\r\nx\r\nms k 1 F-1\r\nx\r\nms k 1 C\r\nx\r\nms k 1 Cx\r\nx\r\nms k 1 M\r\nx\r\nms k 1 MXY\r\nx\r\nms k 1 MX\r\nx\r\nms k 1 MX Z\r\nx\r\nms k 1 k k\r\nx\r\nmg k\r\n",
+        "CLIENT_ERROR invalid flag\r\nCLIENT_ERROR bad token in command line format\r\nCLIENT_ERROR bad token in command line format\r\nCLIENT_ERROR bad command line format\r\nCLIENT_ERROR bad command line format\r\nCLIENT_ERROR bad token in command line format\r\nCLIENT_ERROR bad token in command line format\r\nCLIENT_ERROR incorrect length for M token\r\nCLIENT_ERROR incorrect length for M token\r\nCLIENT_ERROR invalid mode for ms M token\r\nCLIENT_ERROR invalid flag\r\nCLIENT_ERROR duplicate flag\r\nEN\r\n",
+    ),
+    (
+        "ms k 1 O12345678901234567890123456789012\r\nx\r\nms k 1 O1234567890123456789012345678901\r\nx\r\nmg k O12345678901234567890123456789012\r\nmg none q O12345678901234567890123456789012\r\nmd k O12345678901234567890123456789012\r\n",
+        "CLIENT_ERROR opaque token too long\r\nHD O1234567890123456789012345678901\r\nCLIENT_ERROR opaque token too long\r\nCLIENT_ERROR opaque token too long\r\nCLIENT_ERROR opaque token too long\r\n",
+    ),
+    (
+        "mg k v v\r\nmg k z\r\nmg k Z\r\nmg k T\r\nmg k Tx\r\nmg k N\r\nmg k N1x\r\nmg k R\r\nmg k Rx\r\nmg k q z\r\nmg k -\r\nmg k 1\r\n",
+        "CLIENT_ERROR duplicate flag\r\nCLIENT_ERROR invalid flag\r\nCLIENT_ERROR invalid flag\r\nCLIENT_ERROR bad token in command line format\r\nCLIENT_ERROR bad token in command line format\r\nCLIENT_ERROR bad token in command line format\r\nCLIENT_ERROR bad token in command line format\r\nCLIENT_ERROR bad token in command line format\r\nCLIENT_ERROR bad token in command line format\r\nCLIENT_ERROR invalid flag\r\nCLIENT_ERROR invalid flag\r\nCLIENT_ERROR invalid flag\r\n",
+    ),
+    (
+        "ma k D\r\nma k Dx\r\nma k D-1\r\nma k J\r\nma k Jx\r\nma k N\r\nma k MX\r\nma k MXX\r\nma k M\r\nma k z\r\nma k v v\r\nma k q z\r\n",
+        "CLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid mode for ma M token\r\nCLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid or duplicate flag\r\n",
+    ),
+    (
+        "ms k 4\r\nlonger\r\nms k 4 q\r\nab\r\nxmn\r\nmg k\r\n",
+        "CLIENT_ERROR bad data chunk\r\nERROR\r\nCLIENT_ERROR bad data chunk\r\nERROR\r\nEN\r\n",
+    ),
+    (
+        "mg k a v s t c f h l k O1 q u N1 T1 R1 P L I\r\nmg k v s t c f h l k O1 q u N0 T0 R0 P L D1\r\n",
+        "CLIENT_ERROR options flags are too long\r\nVA 0 s0 t-1 c1 f0 h0 l0 kk O1 W\r\n\r\n",
+    ),
+    ("mg k v1 t1 q1\r\nset k 0 0 1\r\nx\r\nmg k v1 t1\r\nmn 1 2 3\r\n", "STORED\r\nVA 1 t-1\r\nx\r\nMN\r\n"),
+    (" mg  k   v \r\n  ms  k  1   T0  \r\nx\r\n mg  k   v\r\n", "EN\r\nHD\r\nVA 1\r\nx\r\n"),
 ];

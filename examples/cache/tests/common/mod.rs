@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -211,6 +212,30 @@ impl Client {
     /// Whether the server has closed the connection.
     pub(crate) fn is_closed(&mut self) -> bool {
         matches!(self.stream.read(&mut [0; 1]), Ok(0) | Err(_))
+    }
+}
+
+/// An empty folder, until the drop.
+pub(crate) struct Folder(std::path::PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("squall-cached-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).expect("a folder can be made");
+        Folder(path)
+    }
+
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
