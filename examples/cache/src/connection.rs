@@ -6,13 +6,18 @@
 //! - I3. Input of more than [`UNCOUNTED_BYTES`] counts against the memory limit. A value that does not fit is
 //!   rejected before its bytes are received.
 
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use squall::objects::read_mostly::ReadMostlyExt;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::cache::{Cache, Room};
+use crate::drain::{Drain, DrainWait};
 use crate::idle::IdleTimeout;
 use crate::protocol::{Outcome, Parsed, Parser, Request};
 use crate::responder::Responder;
@@ -24,6 +29,9 @@ const READ_BYTES: usize = 8 << 10;
 /// Size of a buffer for lines and small values. Every connection has one, and the number of connections is
 /// limited.
 const UNCOUNTED_BYTES: usize = 2 * READ_BYTES;
+
+/// Maximum time for which a drained connection waits for its client to leave.
+const LINGER_MAX: Duration = Duration::from_secs(1);
 
 /// Received input that the parser has not used yet. The drop gives its part of the memory limit back.
 #[derive(Debug)]
@@ -74,17 +82,43 @@ impl<S: Store> Drop for Input<'_, S> {
     }
 }
 
+/// An event on a connection.
+enum Event {
+    /// The client sent so many bytes.
+    Read(usize),
+    /// The client left.
+    Left,
+    /// The server ends, and no more input has arrived.
+    Drained,
+}
+
 /// Serves one client until it leaves or the connection breaks.
 ///
 /// # Errors
 /// The error of the stream.
-pub async fn serve_client<S, T>(cache: &Arc<Cache<S>>, mut stream: T) -> io::Result<()>
+pub async fn serve_client<S, T>(cache: &Arc<Cache<S>>, stream: T) -> io::Result<()>
+where
+    S: Store,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    serve_client_until(cache, stream, &Drain::new()).await
+}
+
+/// Serves one client until it leaves, or the connection breaks, or the drain has begun and all requests that
+/// arrived before are answered.
+///
+/// # Errors
+/// The error of the stream.
+pub async fn serve_client_until<S, T>(cache: &Arc<Cache<S>>, mut stream: T, drain: &Drain) -> io::Result<()>
 where
     S: Store,
     T: AsyncRead + AsyncWrite + Unpin,
 {
     let mut responder = Responder::new(cache);
     let (mut parser, mut input) = (Parser::new(), Input::new(cache));
+    let mut drain_wait = pin!(DrainWait::new(drain));
+    // Bytes of answers when the connection last waited before the drain.
+    let mut sent_before = 0;
     loop {
         let (item_bytes_max, idle_s_max) =
             cache.config().read(|config| (config.item_bytes_max, config.idle_s_max));
@@ -92,15 +126,21 @@ where
         if let Parsed { used, outcome: Outcome::Wait { bytes } } = parsed {
             input.used += used;
             responder.send(&mut stream).await?;
+            if !drain.has_begun() {
+                sent_before = responder.sent_bytes();
+            }
             let rejected = match input.make_place(bytes) {
                 Room::Made => None,
                 Room::None => parser.reject_value(&input.bytes),
             };
             let Some(rejected) = rejected else {
                 let timeout = IdleTimeout::new(cache.stats(), idle_s_max);
-                match timeout.wait(stream.read_buf(&mut input.bytes)).await? {
-                    0 => return Ok(()),
-                    read => cache.stats().add(Fact::BytesRead, read as u64),
+                let read = stream.read_buf(&mut input.bytes);
+                match next_event(timeout.wait(read), drain_wait.as_mut()).await? {
+                    Event::Read(read) => cache.stats().add(Fact::BytesRead, read as u64),
+                    Event::Left => return Ok(()),
+                    Event::Drained if responder.sent_bytes() > sent_before => return linger(stream).await,
+                    Event::Drained => return Ok(()),
                 }
                 continue;
             };
@@ -129,6 +169,39 @@ where
         input.used += used;
         responder.send_if_full(&mut stream).await?;
     }
+}
+
+/// Waits for the client. After the drain has begun, takes only what has arrived.
+async fn next_event(
+    read: impl Future<Output = io::Result<usize>>,
+    mut drain_wait: Pin<&mut DrainWait<'_>>,
+) -> io::Result<Event> {
+    let (mut read, mut is_asked) = (pin!(read), false);
+    loop {
+        let event = poll_fn(|context| match read.as_mut().poll(context) {
+            Poll::Ready(Ok(0)) => Poll::Ready(Ok(Event::Left)),
+            Poll::Ready(read) => Poll::Ready(read.map(Event::Read)),
+            Poll::Pending => drain_wait.as_mut().poll(context).map(|()| Ok(Event::Drained)),
+        });
+        match event.await? {
+            // The runtime asks the system for events before it comes back. It may not know all of them yet.
+            Event::Drained if !is_asked => is_asked = true,
+            event => return Ok(event),
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Closes a connection whose client was answered just now, and may still send. Its input is read and dropped
+/// until it leaves, for a second at most: otherwise the system could reset the connection before the client has
+/// read its answers.
+async fn linger<T: AsyncRead + AsyncWrite + Unpin>(mut stream: T) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut dropped = [0; 1 << 10];
+    let leaves = async { while stream.read(&mut dropped).await.is_ok_and(|read| read > 0) {} };
+    // The client has had its time, if it is over.
+    let _ = tokio::time::timeout(LINGER_MAX, leaves).await;
+    Ok(())
 }
 
 /// Waits until the memory of removed entries is free. Uses a thread for blocking calls if there is a

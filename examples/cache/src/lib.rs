@@ -7,6 +7,7 @@ mod cache;
 mod clock;
 mod config;
 mod connection;
+mod drain;
 mod idle;
 mod item;
 mod output;
@@ -16,16 +17,21 @@ mod server;
 mod squall_store;
 mod stats;
 mod store;
+#[cfg(unix)]
+mod unix_socket;
 
 pub use cache::{Cache, Moment};
 pub use clock::{Clock, Hand};
 pub use config::Config;
-pub use connection::serve_client;
+pub use connection::{serve_client, serve_client_until};
+pub use drain::Drain;
 pub use item::Item;
-pub use server::{listen, serve};
+pub use server::{Listener, listen, serve, serve_until};
 pub use squall_store::SquallStore;
 pub use stats::{Fact, Stats};
 pub use store::{Change, Key, Store};
+#[cfg(unix)]
+pub use unix_socket::{UnixSocketListener, listen_unix};
 
 /// The answer to `version`: the memcached whose commands this server has. Clients parse it as three numbers.
 /// Squall's version is in the answer to `stats`.

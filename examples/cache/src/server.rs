@@ -1,19 +1,26 @@
 //! The server: accepts clients, and removes dead items in the background.
 
 use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use squall::objects::read_mostly::ReadMostlyExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::task::JoinSet;
 
 use crate::cache::Cache;
-use crate::connection::serve_client;
+use crate::connection::serve_client_until;
+use crate::drain::{Drain, DrainWait};
 use crate::stats::Fact;
 use crate::store::Store;
+#[cfg(unix)]
+use crate::unix_socket::UnixSocketListener;
 
 /// Entries that the sweeper visits per second.
 const SWEPT_PER_S: f64 = 5_000.0;
@@ -23,7 +30,7 @@ const SWEEP_PAUSE_MIN: Duration = Duration::from_millis(100);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// Connections that wait to be accepted. The system lowers it to `net.core.somaxconn`.
-const BACKLOG: u32 = 4096;
+pub(crate) const BACKLOG: u32 = 4096;
 
 /// Listens on an address, like `127.0.0.1:11211`, `[::1]:11211` or `localhost:11211`. If a name has several
 /// addresses, uses the first on which it can listen.
@@ -51,47 +58,120 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// A socket at which clients come.
+#[derive(Debug)]
+pub enum Listener {
+    /// A TCP port.
+    Tcp(TcpListener),
+    /// A socket in the file system.
+    #[cfg(unix)]
+    Unix(UnixSocketListener),
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Listener {
+        Listener::Tcp(listener)
+    }
+}
+
+/// A client that has come.
+enum Client {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(tokio::net::UnixStream),
+}
+
+impl Listener {
+    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<Client>> {
+        match self {
+            Listener::Tcp(listener) => listener
+                .poll_accept(context)
+                // Answers are sent whole: a delay in the kernel would not merge more.
+                .map(|come| {
+                    come.and_then(|(stream, _)| stream.set_nodelay(true).map(|()| Client::Tcp(stream)))
+                }),
+            #[cfg(unix)]
+            Listener::Unix(listener) => listener.poll_accept(context).map(|come| come.map(Client::Unix)),
+        }
+    }
+}
+
 /// Serves clients of this listener until the future is dropped. Then all connections are closed.
 ///
 /// # Errors
 /// Never returns an error: a failed accept is repeated.
-pub async fn serve<S: Store>(cache: Arc<Cache<S>>, listener: TcpListener) -> io::Result<Infallible> {
-    let mut tasks = JoinSet::new();
-    tasks.spawn(sweep(cache.clone()));
+pub async fn serve<S: Store>(cache: Arc<Cache<S>>, listener: impl Into<Listener>) -> io::Result<Infallible> {
+    serve_until(&cache, vec![listener.into()], &Drain::new(), Duration::ZERO).await;
+    unreachable!("its drain never begins")
+}
+
+/// Serves clients of these listeners until the drain begins. Then closes the listeners, and answers the requests
+/// that have arrived. Returns after `rest_max` at the latest, and whether all connections had ended by then.
+/// Open ones are closed.
+pub async fn serve_until<S: Store>(
+    cache: &Arc<Cache<S>>,
+    listeners: Vec<Listener>,
+    drain: &Drain,
+    rest_max: Duration,
+) -> bool {
+    // Each set ends its tasks when it is dropped.
+    let (mut sweeper, mut clients) = (JoinSet::new(), JoinSet::new());
+    sweeper.spawn(sweep(cache.clone()));
+    let mut drain_wait = pin!(DrainWait::new(drain));
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_AGAIN).await;
-            continue;
-        };
-        while tasks.try_join_next().is_some() {}
-        let Some(permit) = cache.permit() else {
-            cache.stats().note(Fact::RejectedConnections);
-            refuse(stream);
-            continue;
-        };
-        cache.stats().note(Fact::TotalConnections);
-        let cache = cache.clone();
-        tasks.spawn(async move {
-            let _permit = permit;
-            // Answers are sent whole: a delay in the kernel would not merge more.
-            let served = match stream.set_nodelay(true) {
-                Ok(()) => serve_client(&cache, stream).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = served
-                && cache.config().read(|config| config.verbosity) > 0
-            {
-                eprintln!("a connection ended: {error}");
+        let come = poll_fn(|context| {
+            if drain_wait.as_mut().poll(context).is_ready() {
+                return Poll::Ready(None);
             }
+            let mut come = listeners.iter().map(|listener| listener.poll_accept(context));
+            come.find(Poll::is_ready).map_or(Poll::Pending, |come| come.map(Some))
         });
+        match come.await {
+            None => break,
+            Some(Ok(client)) => {
+                while clients.try_join_next().is_some() {}
+                begin(cache, client, &mut clients, drain);
+            }
+            Some(Err(_)) => tokio::time::sleep(ACCEPT_AGAIN).await,
+        }
+    }
+    drop(listeners);
+    let ends = async { while clients.join_next().await.is_some() {} };
+    tokio::time::timeout(rest_max, ends).await.is_ok()
+}
+
+/// Starts to serve a client, if there is room for it.
+fn begin<S: Store>(cache: &Arc<Cache<S>>, client: Client, clients: &mut JoinSet<()>, drain: &Drain) {
+    match client {
+        Client::Tcp(stream) => begin_on(cache, stream, clients, drain),
+        #[cfg(unix)]
+        Client::Unix(stream) => begin_on(cache, stream, clients, drain),
     }
 }
 
-/// Tells the client the reason, if possible, and closes.
-fn refuse(stream: TcpStream) {
-    if let Ok(mut stream) = stream.into_std() {
-        let _ = stream.write_all(b"ERROR Too many open connections\r\n");
-    }
+fn begin_on<S, T>(cache: &Arc<Cache<S>>, mut stream: T, clients: &mut JoinSet<()>, drain: &Drain)
+where
+    S: Store,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Some(permit) = cache.permit() else {
+        cache.stats().note(Fact::RejectedConnections);
+        // The reason, if the client takes it at once.
+        let write = pin!(stream.write_all(b"ERROR Too many open connections\r\n"));
+        let _ = write.poll(&mut Context::from_waker(std::task::Waker::noop()));
+        return;
+    };
+    cache.stats().note(Fact::TotalConnections);
+    let (cache, drain) = (cache.clone(), drain.clone());
+    clients.spawn(async move {
+        let _permit = permit;
+        if let Err(error) = serve_client_until(&cache, stream, &drain).await
+            && cache.config().read(|config| config.verbosity) > 0
+        {
+            // Stderr may be closed.
+            let _ = writeln!(io::stderr(), "a connection ended: {error}");
+        }
+    });
 }
 
 /// Sweeps a few entries at a time, forever. So items that no client asks for are removed too.

@@ -49,3 +49,45 @@ fn an_error_names_the_address_and_the_reason() {
         assert_eq!(output.status.code(), Some(1));
     }
 }
+
+#[cfg(unix)]
+mod unix {
+    use super::*;
+    use squall_cache_example::listen_unix;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn a_socket_has_its_mode_and_goes_with_its_listener() {
+        let (folder, runtime) = (common::Folder::new(), runtime());
+        let path = folder.path().join("socket");
+        let listener = runtime.block_on(listen_unix(&path, 0o620)).expect("there is no such file");
+        assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o620);
+        UnixStream::connect(&path).expect("it listens");
+        // A socket that is in use is left alone.
+        let error = runtime.block_on(listen_unix(&path, 0o700)).expect_err("it is in use");
+        let begin = format!("cannot listen on {}: ", path.display());
+        assert!(error.to_string().starts_with(&begin), "{error}");
+        UnixStream::connect(&path).expect("the first one still listens");
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_without_a_server_is_replaced_and_other_files_stay() {
+        let (folder, runtime) = (common::Folder::new(), runtime());
+        let path = folder.path().join("socket");
+        drop(UnixListener::bind(&path).expect("there is no such file"));
+        let first = runtime.block_on(listen_unix(&path, 0o700)).expect("no server listens");
+        // Another server may take the path over.
+        std::fs::remove_file(&path).expect("it is there");
+        let second = runtime.block_on(listen_unix(&path, 0o700)).expect("there is no such file");
+        drop(first);
+        UnixStream::connect(&path).expect("the second one listens");
+        drop(second);
+        std::fs::write(&path, b"data").expect("a file can be made");
+        runtime.block_on(listen_unix(&path, 0o700)).expect_err("there is a file");
+        assert_eq!(std::fs::read(&path).expect("it is there"), b"data");
+        runtime.block_on(listen_unix(&folder.path().join("no/socket"), 0o700)).expect_err("no such folder");
+    }
+}

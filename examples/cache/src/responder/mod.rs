@@ -28,11 +28,17 @@ pub(crate) struct Responder<'a, S> {
     cache: &'a Cache<S>,
     cas: CasNumbers,
     output: Output,
+    sent_bytes: u64,
 }
 
 impl<'a, S: Store> Responder<'a, S> {
     pub(crate) fn new(cache: &'a Cache<S>) -> Responder<'a, S> {
-        Responder { cache, cas: CasNumbers::default(), output: Output::default() }
+        Responder { cache, cas: CasNumbers::default(), output: Output::default(), sent_bytes: 0 }
+    }
+
+    /// Returns the size of all answers that were sent.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
     }
 
     /// Sends all answers.
@@ -43,6 +49,7 @@ impl<'a, S: Store> Responder<'a, S> {
         let idle_s_max = self.cache.config().read(|config| config.idle_s_max);
         let sent = self.output.send(stream, IdleTimeout::new(self.cache.stats(), idle_s_max)).await?;
         self.cache.stats().add(Fact::BytesWritten, sent);
+        self.sent_bytes += sent;
         Ok(())
     }
 
