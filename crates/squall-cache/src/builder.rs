@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::DefaultHasher;
+use crate::bound::Bound;
 use crate::inner::{Config, Inner, Weigher};
 use crate::listener::{Listener, RemovalCause};
 use crate::policy::{self, Eviction};
@@ -159,13 +160,12 @@ where
     fn inner<S: BuildHasher, T: Span>(self, hasher: S) -> Arc<Inner<K, V, S, T>> {
         let block = size_of::<(K, Stored<V, T>)>();
         let overhead = if self.is_memory { (block + TABLE_BYTES) as u32 } else { 0 };
-        let (bound, is_weighed) = (self.max_capacity, self.weigher.is_some() || self.is_memory);
-        // Entries of a few words, until the cache knows better.
+        let (bound, is_weighed) =
+            (self.max_capacity.map(Bound::new), self.weigher.is_some() || self.is_memory);
         let weigher = match self.weigher {
             None if self.is_memory => Some(Box::new(|_: &K, _: &V| 0_u32) as Weigher<K, V>),
             weigher => weigher,
         };
-        let entries = bound.map(|bound| if is_weighed { (bound / 128).max(1) } else { bound });
         let clock = self.clock.map_or_else(|| Clock::System(Instant::now()), Clock::Manual);
         let policy = self.policy.unwrap_or_else(policy::frequency);
         if let Some(name) = &self.name {
@@ -176,7 +176,6 @@ where
         let config = Config {
             name: self.name,
             bound,
-            entries,
             is_weighed,
             overhead,
             weigher,

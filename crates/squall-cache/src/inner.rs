@@ -6,7 +6,8 @@
 //! Idea: no queue. A hit marks its entry once in an epoch. If the cache is full, an insertion draws some
 //! entries at random, and a policy compares their marks.
 //!
-//! - I1. `taken` is at least the cost of all entries, and at most the bound. An insertion takes before it
+//! - I1. `taken` is at least the cost of all entries, and at most the bound, unless that has just become lower:
+//!   the thread that lowers it evicts entries, and so does the next insertion. An insertion takes before it
 //!   inserts. The thread that claims an entry (stored/I1) gives its cost back.
 //! - I2. Loaders and listeners run outside operations and locks, so they may use the cache.
 //!
@@ -27,6 +28,7 @@ use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::bound::Bound;
 use crate::inner::evict::Evicted;
 use crate::listener::{Listener, RemovalCause, Told};
 use crate::policy::{Candidate, Eviction, Mark, Now};
@@ -52,9 +54,7 @@ pub(crate) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> u32 + Send + Sync>;
 /// The constants of a cache.
 pub(crate) struct Config<K, V> {
     pub(crate) name: Option<String>,
-    pub(crate) bound: Option<u64>,
-    /// The number of entries that fit about.
-    pub(crate) entries: Option<u64>,
+    pub(crate) bound: Option<Bound>,
     /// Whether entries differ in their part of the bound.
     pub(crate) is_weighed: bool,
     /// The part of the bound that each entry needs beyond its weight.
@@ -91,7 +91,8 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         policy: Owned<dyn Eviction>,
         counters: Option<Counters>,
     ) -> Inner<K, V, S, T> {
-        policy.resize(config.entries.unwrap_or(0).min(EXPECTED_FIRST));
+        let entries = entries_within(config.bound.as_ref().map(Bound::max), config.is_weighed);
+        policy.resize(entries.min(EXPECTED_FIRST));
         Inner {
             table,
             config,
@@ -322,7 +323,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     }
 
     fn bound(&self) -> u64 {
-        self.config.bound.unwrap_or(u64::MAX)
+        self.config.bound.as_ref().map_or(u64::MAX, Bound::for_entries)
     }
 
     /// Counts a new key. Some of them begin an epoch.
@@ -355,7 +356,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     fn expected_entries(&self) -> u64 {
         let (bound, taken, len) = (self.bound(), self.taken(), self.table.len() as u64);
         let fit = if !self.config.is_weighed || taken < bound / 2 || len == 0 {
-            self.config.entries.unwrap_or(0)
+            entries_within(self.config.bound.as_ref().map(|_| bound), self.config.is_weighed)
         } else {
             (u128::from(len) * u128::from(bound) / u128::from(taken)).try_into().unwrap_or(u64::MAX)
         };
@@ -472,10 +473,32 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         });
     }
 
+    /// Changes the bound. Returns false if there is none.
+    pub(crate) fn set_bound(&self, max: u64) -> bool {
+        let Some(bound) = &self.config.bound else { return false };
+        bound.set_max(max);
+        self.trim();
+        true
+    }
+
+    /// Evicts entries until the bound holds.
+    pub(crate) fn trim(&self) {
+        self.telling(|told| Room { inner: self, held: 0 }.trim(told));
+    }
+
     fn give(&self, back: u64) {
         if back > 0 && self.config.bound.is_some() {
             self.written.taken.fetch_sub(back, Ordering::Relaxed);
         }
+    }
+}
+
+/// Returns the number of entries that fit about: ones of a few words, until the cache knows better. Returns 0
+/// without a bound.
+fn entries_within(bound: Option<u64>, is_weighed: bool) -> u64 {
+    match bound {
+        Some(bound) if is_weighed => (bound / 128).max(1),
+        bound => bound.unwrap_or(0),
     }
 }
 
@@ -489,11 +512,11 @@ struct Room<'a, K: Key, V: Value, S: BuildHasher, T: Span> {
 impl<K: Key, V: Value, S: BuildHasher, T: Span> Room<'_, K, V, S, T> {
     /// Takes a part of the bound, and evicts entries for it. Returns false if the newcomer is refused.
     fn take(&mut self, wanted: u64, newcomer: Option<Candidate>, told: &mut Told<'_, K, V>) -> bool {
-        let Some(bound) = self.inner.config.bound else { return true };
-        if wanted == 0 {
+        if wanted == 0 || self.inner.config.bound.is_none() {
             return true;
         }
         loop {
+            let bound = self.inner.bound();
             let taken = &self.inner.written.taken;
             let fits = |now: u64| now.checked_add(wanted).filter(|sum| *sum <= bound);
             // Relaxed: only a number. The entries have an order of their own.

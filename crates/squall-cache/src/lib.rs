@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
+mod bound;
 mod builder;
 mod entry;
 pub mod future;
@@ -18,6 +19,7 @@ mod stored;
 mod sync;
 mod time;
 
+pub use bound::Reservation;
 pub use builder::CacheBuilder;
 pub use entry::{Entry, EntrySelector};
 pub use listener::RemovalCause;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::DefaultHasher;
+use crate::bound::Bound;
 use crate::builder::CacheBuilder;
 use crate::entry::EntrySelector;
 use crate::inner::Inner;
@@ -301,6 +302,27 @@ where
         Iter { cache: self, from: Some(0), ready: VecDeque::new() }
     }
 
+    /// Calls `f` with the entries of one part of the table, from a position on, without clones. Returns the position
+    /// of the next part, or `None` at the end. The first position is 0, and any number is a position.
+    ///
+    /// An entry that is there during a whole walk is visited. It is visited again if the table grows meanwhile. `f`
+    /// runs within an operation: it must be short, and must not use the cache.
+    ///
+    /// ```
+    /// use squall::cache::Cache;
+    ///
+    /// let squares: Cache<u64, u64> = Cache::new(1000);
+    /// (0..100).for_each(|n| squares.insert(n, n * n));
+    /// let (mut sum, mut from) = (0, Some(0));
+    /// while let Some(at) = from {
+    ///     from = squares.visit_from(at, |_, square| sum += square);
+    /// }
+    /// assert_eq!(sum, 328_350);
+    /// ```
+    pub fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
+        on!(self, inner => inner.visit(from, &mut f))
+    }
+
     /// Returns the approximate number of entries, with expired ones.
     pub fn entry_count(&self) -> u64 {
         on!(self, inner => inner.table.len() as u64)
@@ -314,7 +336,7 @@ where
 
     /// Returns the bound.
     pub fn max_capacity(&self) -> Option<u64> {
-        on!(self, inner => inner.config.bound)
+        on!(self, inner => inner.config.bound.as_ref().map(Bound::max))
     }
 
     /// Returns the times after which entries expire: after an insertion, and after a use.

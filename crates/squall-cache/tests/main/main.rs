@@ -7,4 +7,5 @@ mod hostile;
 mod loads;
 mod policies;
 mod removals;
+mod reservations;
 mod times;
