@@ -1,11 +1,6 @@
-//! Entries as they are returned, and selectors of entries.
+//! Entries as they are returned.
 
-use std::fmt;
-use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
-
-use crate::ops::compute::{CompResult, Computed, Op};
-use crate::sync::Cache;
 
 /// A copy of an entry.
 #[derive(Clone, Debug)]
@@ -17,7 +12,7 @@ pub struct Entry<K, V> {
 }
 
 impl<K, V> Entry<K, V> {
-    fn new(key: Arc<K>, value: V, is_fresh: bool, is_old_value_replaced: bool) -> Entry<K, V> {
+    pub(crate) fn new(key: Arc<K>, value: V, is_fresh: bool, is_old_value_replaced: bool) -> Entry<K, V> {
         Entry { key, value, is_fresh, is_old_value_replaced }
     }
 
@@ -44,120 +39,5 @@ impl<K, V> Entry<K, V> {
     /// Whether this call replaced an older value.
     pub fn is_old_value_replaced(&self) -> bool {
         self.is_old_value_replaced
-    }
-}
-
-/// A key of a cache, for one operation on its entry. [`Cache::entry`] returns it.
-pub struct EntrySelector<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    cache: &'a Cache<K, V, S>,
-    key: K,
-}
-
-impl<'a, K, V, S> EntrySelector<'a, K, V, S>
-where
-    K: Clone + Eq + Hash + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher,
-{
-    pub(crate) fn new(cache: &'a Cache<K, V, S>, key: K) -> EntrySelector<'a, K, V, S> {
-        EntrySelector { cache, key }
-    }
-
-    /// Returns the entry. If it is absent, inserts this value.
-    pub fn or_insert(self, default: V) -> Entry<K, V> {
-        self.or_insert_with(|| default)
-    }
-
-    /// Returns the entry. If it is absent, inserts the default value.
-    pub fn or_default(self) -> Entry<K, V>
-    where
-        V: Default,
-    {
-        self.or_insert_with(V::default)
-    }
-
-    /// Returns the entry. If it is absent, `init` makes the value: see [`Cache::get_with`].
-    pub fn or_insert_with(self, init: impl FnOnce() -> V) -> Entry<K, V> {
-        let EntrySelector { cache, key } = self;
-        let mut is_fresh = false;
-        let make = || {
-            is_fresh = true;
-            init()
-        };
-        let value = cache.get_with(key.clone(), make);
-        Entry::new(Arc::new(key), value, is_fresh, false)
-    }
-
-    /// Returns the entry. If it is absent, `init` may make the value: see [`Cache::optionally_get_with`].
-    pub fn or_optionally_insert_with(self, init: impl FnOnce() -> Option<V>) -> Option<Entry<K, V>> {
-        let EntrySelector { cache, key } = self;
-        let mut is_fresh = false;
-        let make = || {
-            is_fresh = true;
-            init()
-        };
-        let value = cache.optionally_get_with(key.clone(), make)?;
-        Some(Entry::new(Arc::new(key), value, is_fresh, false))
-    }
-
-    /// Returns the entry. If it is absent, `init` makes the value, or fails: see [`Cache::try_get_with`].
-    ///
-    /// # Errors
-    /// That of `init`.
-    pub fn or_try_insert_with<E>(self, init: impl FnOnce() -> Result<V, E>) -> Result<Entry<K, V>, Arc<E>> {
-        let EntrySelector { cache, key } = self;
-        let mut is_fresh = false;
-        let make = || {
-            is_fresh = true;
-            init()
-        };
-        let value = cache.try_get_with(key.clone(), make)?;
-        Ok(Entry::new(Arc::new(key), value, is_fresh, false))
-    }
-
-    /// Inserts the key with the value that `f` returns, or replaces its value.
-    ///
-    /// As [`and_compute_with`](Self::and_compute_with).
-    pub fn and_upsert_with(self, mut f: impl FnMut(Option<Entry<K, V>>) -> V) -> Entry<K, V> {
-        match self.and_compute_with(|entry| Op::Put(f(entry))) {
-            CompResult::Inserted(entry) | CompResult::ReplacedWith(entry) => entry,
-            CompResult::Removed(_) | CompResult::StillNone(_) | CompResult::Unchanged(_) => {
-                unreachable!("an upsert has a value")
-            }
-        }
-    }
-
-    /// Inserts, replaces, removes or keeps the entry, as `f` decides, in one atomic step.
-    ///
-    /// As [`Cache::compute`], with entries in place of borrowed values. `f` may run several times.
-    pub fn and_compute_with(self, mut f: impl FnMut(Option<Entry<K, V>>) -> Op<V>) -> CompResult<K, V> {
-        let EntrySelector { cache, key } = self;
-        let shared = Arc::new(key.clone());
-        let (mut old, mut new) = (None, None);
-        let computed = cache.compute(key, |value| {
-            old = value.map(|value| Entry::new(shared.clone(), value.clone(), false, false));
-            let op = f(old.clone());
-            new = match &op {
-                Op::Put(value) => Some(value.clone()),
-                Op::Nop | Op::Remove => None,
-            };
-            op
-        });
-        let made = |value, is_replaced| Entry::new(shared.clone(), value, true, is_replaced);
-        match (computed, old, new) {
-            (Computed::Replaced | Computed::Refused, Some(_), Some(value)) => {
-                CompResult::ReplacedWith(made(value, true))
-            }
-            (_, _, Some(value)) => CompResult::Inserted(made(value, false)),
-            (Computed::Removed, Some(old), None) => CompResult::Removed(old),
-            (_, Some(old), None) => CompResult::Unchanged(old),
-            (_, None, None) => CompResult::StillNone(shared.clone()),
-        }
-    }
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for EntrySelector<'_, K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EntrySelector").finish_non_exhaustive()
     }
 }

@@ -6,9 +6,9 @@
 //! Idea: no queue. A hit marks its entry once in an epoch. If the cache is full, an insertion draws some
 //! entries at random, and a policy compares their marks.
 //!
-//! - I1. `taken` is at least the cost of all entries, and at most the bound, unless that has just become lower:
-//!   the thread that lowers it evicts entries, and so does the next insertion. An insertion takes before it
-//!   inserts. The thread that claims an entry (stored/I1) gives its cost back.
+//! - I1. `taken` is at least the cost of all entries, and at most the bound, unless that has just become
+//!   lower: the thread that lowers it evicts entries, and so does the next insertion. An insertion takes
+//!   before it inserts. The thread that claims an entry (stored/I1) gives its cost back.
 //! - I2. Loaders and listeners run outside operations and locks, so they may use the cache.
 //!
 //! Cost: a hit reads the table, and writes its entry once in an epoch. An insertion into a full cache visits

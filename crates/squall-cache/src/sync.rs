@@ -13,10 +13,10 @@ use std::time::Duration;
 use crate::DefaultHasher;
 use crate::bound::Bound;
 use crate::builder::CacheBuilder;
-use crate::entry::EntrySelector;
 use crate::inner::Inner;
 use crate::ops::compute::{Computed, Op};
 use crate::policy::Eviction;
+use crate::selector::EntrySelector;
 use crate::stats::Statistics;
 use crate::stored::{Ending, Endless};
 
@@ -302,11 +302,11 @@ where
         Iter { cache: self, from: Some(0), ready: VecDeque::new() }
     }
 
-    /// Calls `f` with the entries of one part of the table, from a position on, without clones. Returns the position
-    /// of the next part, or `None` at the end. The first position is 0, and any number is a position.
+    /// Calls `f` with the entries of one part of the table, from a position on, without clones. Returns the
+    /// position of the next part, if there is one. The first position is 0, and any number is a position.
     ///
-    /// An entry that is there during a whole walk is visited. It is visited again if the table grows meanwhile. `f`
-    /// runs within an operation: it must be short, and must not use the cache.
+    /// An entry that is there during a whole walk is visited. It is visited again if the table grows
+    /// meanwhile. `f` runs within an operation: it must be short, and must not use the cache.
     ///
     /// ```
     /// use squall::cache::Cache;
