@@ -260,7 +260,7 @@ fn known() -> Vec<Id> {
     if forked() { Vec::new() } else { engine::state().records.keys().copied().collect() }
 }
 
-/// Returns the status of an adaptive object. Returns `None` if it was destroyed or is not adaptive.
+/// Returns the status of an adaptive object, unless it was destroyed or is not adaptive.
 ///
 /// ```
 /// use squall::Handle;

@@ -561,7 +561,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Room<'_, K, V, S, T> {
         self.inner.give(std::mem::take(&mut self.held));
     }
 
-    /// Like [`settle`](Room::settle), for an entry that replaced none, or a claimed one.
+    /// Like [`settle`](Room::settle), for an entry in the place of a claimed one, or of no other.
     fn settle_and_trim(mut self, cost: u32, told: &mut Told<'_, K, V>) {
         if self.settle(cost, 0) {
             self.trim(told);

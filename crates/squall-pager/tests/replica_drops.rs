@@ -59,7 +59,7 @@ fn no_deferred_drop_runs_under_the_latch_of_a_page() {
             let _ = answer.send(());
         }
     });
-    // Rounds that retire other numbers of values. In some of them enough values are retired when a replica goes.
+    // Rounds that retire other numbers of values. In some, enough values are retired when a replica goes.
     for round in 0..ROUNDS {
         // The page was evicted, so each round begins with the first number of pins.
         on(0, &mut || drop(cache.pin_mut(0).unwrap()));

@@ -386,7 +386,7 @@ pub fn memory_bytes() -> usize {
     GUESS
 }
 
-/// Returns the size of the system's pages in bytes, or `None` if the system does not tell.
+/// Returns the size of the system's pages in bytes, if the system tells it.
 pub fn page_bytes() -> Option<usize> {
     #[cfg(all(target_os = "linux", not(miri)))]
     return crate::system::page_bytes();

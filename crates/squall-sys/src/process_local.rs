@@ -1,7 +1,7 @@
 //! Descriptors that stay in the process that opened them. Linux only.
 //!
-//! Problem: the child of a fork has a copy of each descriptor. So the peer of a socket does not see the end of
-//! the process while a child lives. A call of the child on its copy reaches the peer too.
+//! Problem: the child of a fork has a copy of each descriptor. So the peer of a socket does not see the end
+//! of the process while a child lives. A call of the child on its copy reaches the peer too.
 //!
 //! Idea: in the child, a function puts another socket under the number of each such descriptor. The peer of
 //! that socket has ended. So the owner in the child still has a valid descriptor.
@@ -10,8 +10,8 @@
 //!   before the descriptor is closed. So the child replaces no descriptor of another owner.
 //! - I2. The function in the child takes no lock and no memory, since a thread that is gone may hold them.
 //!
-//! Not promised: that no child ever has the descriptor. A fork before `new`, or during the drop, copies it. So
-//! shut a connection down before the drop. A child made without fork(3) has it, too.
+//! Not promised: that no child ever has the descriptor. A fork before `new`, or during the drop, copies it.
+//! So shut a connection down before the drop. A child made without fork(3) has it, too.
 //! Cost: a place of 16 bytes, which is used again and never freed. A fork visits all places.
 #![cfg(all(target_os = "linux", not(miri)))]
 
@@ -136,8 +136,8 @@ extern "C" fn replace_all() {
         // Relaxed: the fork copied the memory.
         let number = place.number.load(Ordering::Relaxed);
         if number != FREE {
-            // SAFETY: dup3(2) puts an open descriptor under a number whose owner is a `ProcessLocal` (I1). The
-            // owner still has an open descriptor. If the call fails, the child has the old one.
+            // SAFETY: dup3(2) puts an open descriptor under a number whose owner is a `ProcessLocal` (I1).
+            // The owner still has an open descriptor. If the call fails, the child has the old one.
             quietly(|| unsafe { libc::dup3(stand_in.as_raw_fd(), number, libc::O_CLOEXEC) });
         }
     }

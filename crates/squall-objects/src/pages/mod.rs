@@ -66,7 +66,6 @@ mod lists;
 mod policy;
 mod pool;
 mod reclaim;
-mod settings;
 
 use squall_adapt::{engine, family};
 use squall_core::__macro::{Action, Answer, Hit};
@@ -719,7 +718,7 @@ pub fn new_distributed() -> Replacement<dyn PagePool> {
 
 #[track_caller]
 fn make<const ADAPTS: bool, const WIDE: bool>(supply: Supply) -> Owned<dyn PagePool> {
-    settings::have();
+    policy::have_attributes();
     let size = if WIDE { ClusterSize::Cpu } else { ClusterSize::Machine };
     let lists = Arc::new(Lists::new(supply.make()));
     let made: Result<_, CreateError> = Pool::<ADAPTS, WIDE>::new(lists.clone()).try_create(size);

@@ -384,7 +384,7 @@ fn a_user_of_pages_may_ask_for_the_working_set_and_may_panic() {
     let asks = Asks { process: process.clone(), seen: seen.clone(), panics: panics.clone() };
     let asks = squall_core::shared::<dyn PageUser, _>(asks);
     let _attached = process.page_manager().attach(asks.handle());
-    // The cache can give nothing back.
+    // The cache cannot give a page back.
     let frames = Vec::from_iter((0..16).map(|page| process.pin(start + page * PAGE).unwrap()));
     let rated =
         WorkingSet::FaultRate { pages_min: 2, pages_max: 8, faults_per_s_min: 1, faults_per_s_max: u32::MAX };
