@@ -13,11 +13,13 @@ use {
 };
 
 /// Checks that a page of a cache can be mapped on this system.
+#[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn check_system() -> io::Result<()> {
     check_page_bytes(squall_sys::pages::page_bytes().unwrap_or(PAGE_BYTES))
 }
 
 /// Refuses systems with pages larger than those of a cache: a part of a page cannot be mapped.
+#[cfg(all(target_os = "linux", not(miri)))]
 fn check_page_bytes(system: usize) -> io::Result<()> {
     if PAGE_BYTES.is_multiple_of(system) {
         return Ok(());
@@ -129,7 +131,7 @@ impl Memory {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux", not(miri)))]
 mod tests {
     use super::*;
 
