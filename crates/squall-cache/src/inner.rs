@@ -8,7 +8,9 @@
 //!
 //! - I1. `taken` is at least the cost of all entries, and at most the bound, unless that has just become
 //!   lower: the thread that lowers it evicts entries, and so does the next insertion. An insertion takes
-//!   before it inserts. The thread that claims an entry (stored/I1) gives its cost back.
+//!   before it inserts. The thread that claims an entry (stored/I1) gives its cost back after the entry has
+//!   left. One that replaces an entry claims it first, and takes the difference. If it then fails, it removes
+//!   the entry.
 //! - I2. Loaders and listeners run outside operations and locks, so they may use the cache.
 //!
 //! Cost: a hit reads the table, and writes its entry once in an epoch. An insertion into a full cache visits
@@ -235,56 +237,61 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     pub(crate) fn put(&self, key: K, value: V, weight: u32, told: &mut Told<'_, K, V>) -> bool {
         let cost = weight.saturating_add(self.config.overhead);
         let hash = self.table.hasher().hash_one(&key);
-        let before = self
-            .table
-            .read(&key, |old| (!old.is_claimed()).then(|| (old.cost, old.mark_now(), old.span.ends())));
-        let before = before.flatten();
+        let (generation, now) = (self.generation(), self.now());
         let mut room = Room { inner: self, held: 0 };
-        let credit = before.map_or(0, |(cost, ..)| cost);
-        let mark = before.map(|(_, mark, _)| mark);
-        let Some(mark) = self.make_room(hash, cost, mark, credit, &mut room, told) else {
-            if before.is_some() {
-                // Lookups may not find the old value any more.
-                self.take_out(&key, RemovalCause::Replaced, told);
+        // The old entry stays until the new one is there, which gets its part of the bound.
+        let before = self.table.read(&key, |old| {
+            if old.is_claimed() {
+                return None;
             }
+            let cause = old.cause(generation, now).unwrap_or(RemovalCause::Replaced);
+            let note = told.prepare(&key, &old.value, cause);
+            room.claim(old).then(|| {
+                told.add(note);
+                (old.mark_now(), old.span.ends())
+            })
+        });
+        let (is_there, before) = (before.is_some(), before.flatten());
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            let mark = self.make_room(hash, cost, before.map(|(mark, _)| mark), &mut room, told)?;
+            let ends = self.ends(now, &key, &value, before.map(|(_, ends)| ends));
+            Some((mark, ends, told.clone_key(&key)))
+        }));
+        if is_there && !matches!(made, Ok(Some(_))) {
+            // A claimed entry that stayed would have no part of the bound, and lookups would find it.
+            self.take_out(&key, RemovalCause::Replaced, told);
+        }
+        let Some((mark, ends, noted)) = made.unwrap_or_else(|panic| resume_unwind(panic)) else {
             told.note_owned(key, value, RemovalCause::Size);
             return false;
         };
-        let now = self.now();
-        let ends = self.ends(now, &key, &value, before.map(|(.., ends)| ends));
-        let noted = told.clone_key(&key);
         let generation = self.generation();
         let stored = Stored::new(value, cost, ends, generation, mark);
-        let mut is_over = false;
         let replaced = pin(|guard| {
             self.table.put_in(guard, key, stored, |old| {
-                let is_mine = old.claim();
+                let is_mine = room.claim(old);
                 // Before the clone, which may panic: the new entry is in.
-                is_over = room.settle(cost, if is_mine { old.cost } else { 0 });
+                room.spend(cost);
                 if let (true, Some(key)) = (is_mine, noted) {
+                    // Another thread inserted it meanwhile.
                     let cause = old.cause(generation, now).unwrap_or(RemovalCause::Replaced);
                     told.note_owned(key, old.value.clone(), cause);
                 }
             })
         });
         if replaced.is_none() {
-            is_over = room.settle(cost, 0);
-        }
-        if is_over {
-            room.trim(told);
+            room.spend(cost);
         }
         true
     }
 
-    /// Makes room for an entry of this cost, of which the room has `room.held` already, and an old entry of
-    /// its key will give `credit`. Returns the entry's mark: `mark` if it has an old one. Returns `None` if
-    /// it is refused.
+    /// Makes room for an entry of this cost, of which the room has a part if it replaces another one. Returns
+    /// the entry's mark: `mark` if it has an old one. Returns `None` if it is refused.
     fn make_room(
         &self,
         hash: u64,
         cost: u32,
         mark: Option<Mark>,
-        credit: u32,
         room: &mut Room<'_, K, V, S, T>,
         told: &mut Told<'_, K, V>,
     ) -> Option<Mark> {
@@ -299,7 +306,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
             self.policy.try_arrived(hash, present).unwrap_or(Mark::new(present, 0))
         });
         let newcomer = is_new.then(|| Candidate::new(hash, cost, mark));
-        let more = u64::from(cost).saturating_sub(room.held + u64::from(credit));
+        let more = u64::from(cost).saturating_sub(room.held);
         let is_in = room.take(more, newcomer, told);
         if let (false, Some(counters)) = (is_in, &self.counters) {
             counters.refused();
@@ -394,6 +401,9 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
             self.table.retain_from(self.table.position(key), |found, old| {
                 if found.borrow() != key {
                     return true;
+                }
+                if old.is_claimed() {
+                    return false;
                 }
                 let is_seen = is_seen(old);
                 let cause = old.cause(generation, now).unwrap_or(cause);
@@ -541,31 +551,16 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Room<'_, K, V, S, T> {
         is_mine
     }
 
-    /// Turns the part into the cost of an entry that came, and that replaced one of cost `credit`. Returns
-    /// whether the bound may be exceeded.
-    fn settle(&mut self, cost: u32, credit: u32) -> bool {
-        if self.inner.config.bound.is_none() {
-            return false;
+    /// Turns a part into the cost of an entry that came.
+    fn spend(&mut self, cost: u32) {
+        if self.inner.config.bound.is_some() {
+            self.held = self.held.saturating_sub(u64::from(cost));
         }
-        let (have, cost) = (self.held + u64::from(credit), u64::from(cost));
-        self.held = have.saturating_sub(cost);
-        if have < cost {
-            // Another thread took the replaced entry out meanwhile, so its cost was given back.
-            self.inner.written.taken.fetch_add(cost - have, Ordering::Relaxed);
-        }
-        have < cost
     }
 
     /// Gives all of it back.
     fn give_back(&mut self) {
         self.inner.give(std::mem::take(&mut self.held));
-    }
-
-    /// Like [`settle`](Room::settle), for an entry in the place of a claimed one, or of no other.
-    fn settle_and_trim(mut self, cost: u32, told: &mut Told<'_, K, V>) {
-        if self.settle(cost, 0) {
-            self.trim(told);
-        }
     }
 
     /// Evicts entries until the bound holds again.

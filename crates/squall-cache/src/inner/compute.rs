@@ -5,6 +5,7 @@
 
 use squall_parts::table::{Compute, Computed as Changed};
 use std::hash::BuildHasher;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::{Inner, Key, Room, Value};
 use crate::listener::{RemovalCause, Told};
@@ -33,10 +34,13 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     fn compute_present(&self, key: &K, f: &mut Decide<'_, V>, told: &mut Told<'_, K, V>) -> Option<Computed> {
         let (generation, now) = (self.generation(), self.now());
         let mut room = Room { inner: self, held: 0 };
-        let (mut computed, mut new_cost) = (None, 0);
+        let (mut computed, mut new_cost, mut panicked) = (None, 0, None);
         let changed = self.table.compute_if_present(key, |old| {
             // The rest of an attempt in which another thread was faster.
             room.give_back();
+            if panicked.is_some() {
+                return Compute::Keep;
+            }
             let dead = old.cause(generation, now);
             let value = dead.is_none().then_some(&old.value);
             let (effect, new) = match f(value) {
@@ -61,12 +65,20 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
             }
             let Some((cost, ends, new)) = new else { return Compute::Remove };
             let mark = value.map(|_| old.mark_now());
-            match self.make_room(self.table.hasher().hash_one(key), cost, mark, 0, &mut room, told) {
-                Some(mark) => {
+            // A claimed entry that stayed would have no part of the bound: if the policy panics, it leaves.
+            let made = catch_unwind(AssertUnwindSafe(|| {
+                self.make_room(self.table.hasher().hash_one(key), cost, mark, &mut room, told)
+            }));
+            match made {
+                Ok(Some(mark)) => {
                     new_cost = cost;
                     Compute::Put(Stored::new(new, cost, ends, generation, mark))
                 }
-                None => {
+                Err(panic) => {
+                    panicked = Some(panic);
+                    Compute::Remove
+                }
+                Ok(None) => {
                     computed = Some(Computed::Refused);
                     if let Some(key) = noted {
                         told.note_owned(key, new, RemovalCause::Size);
@@ -75,8 +87,11 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
                 }
             }
         });
+        if let Some(panic) = panicked {
+            resume_unwind(panic);
+        }
         match changed {
-            Changed::Updated => room.settle_and_trim(new_cost, told),
+            Changed::Updated => room.spend(new_cost),
             Changed::Removed => {}
             Changed::Kept | Changed::Inserted if computed == Some(Computed::Kept) => {}
             // The entry is gone.
@@ -97,13 +112,13 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         let ends = self.ends(self.now(), &key, &value, None);
         let mut room = Room { inner: self, held: 0 };
         let hash = self.table.hasher().hash_one(&key);
-        let Some(mark) = self.make_room(hash, cost, None, 0, &mut room, told) else {
+        let Some(mark) = self.make_room(hash, cost, None, &mut room, told) else {
             told.note_owned(key, value, RemovalCause::Size);
             return Ok(Computed::Refused);
         };
         let stored = Stored::new(value, cost, ends, self.generation(), mark);
         self.table.try_insert(key, stored).map_err(|(key, _)| key)?;
-        room.settle_and_trim(cost, told);
+        room.spend(cost);
         Ok(Computed::Inserted)
     }
 }

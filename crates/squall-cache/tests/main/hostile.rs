@@ -1,5 +1,7 @@
 //! Keys, values and closures that panic, or use the cache again.
 
+use squall_cache::ops::compute::Op;
+use squall_cache::policy::{Candidate, Eviction, Mark, Now, Turn, Verdict};
 use squall_cache::{Cache, RemovalCause};
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -162,4 +164,66 @@ fn an_entry_of_before_an_invalidation_is_told_as_removed() {
     MEDDLES.set(true);
     cache.invalidate_all();
     assert_eq!(*told.lock().unwrap(), [RemovalCause::Explicit; 100]);
+}
+
+thread_local! {
+    static POLICY_PANICS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A policy that panics on demand.
+struct Panics;
+
+impl Eviction for Panics {
+    fn resize(&self, _: u64) {}
+
+    fn epoch_length(&self) -> u64 {
+        1 << 40
+    }
+
+    fn begin_epoch(&self) -> Turn {
+        Turn::default()
+    }
+
+    fn arrived(&self, _: u64, now: Now) -> Mark {
+        Mark::new(now, 0)
+    }
+
+    fn choose(&self, _: Option<Candidate>, _: &[Candidate], _: Now) -> Verdict {
+        assert!(!POLICY_PANICS.get(), "a policy that panics");
+        Verdict::Evict(0)
+    }
+}
+
+#[test]
+fn a_policy_that_panics_keeps_the_count_of_the_bound() {
+    let grow: [fn(&Cache<u64, u64>); 2] = [
+        |cache| cache.insert(1, 8),
+        |cache| {
+            cache.compute(1, |_| Op::Put(8));
+        },
+    ];
+    for grow in grow {
+        let told: Arc<Mutex<Vec<u64>>> = Arc::default();
+        let telling = told.clone();
+        let cache: Cache<u64, u64> = Cache::builder()
+            .max_capacity(10)
+            .weigher(|_, weight: &u64| *weight as u32)
+            .eviction_policy(squall_core::shared(Panics))
+            .eviction_listener(move |key, _, _| telling.lock().unwrap().push(*key))
+            .build();
+        cache.insert(1, 5);
+        cache.insert(2, 5);
+        POLICY_PANICS.set(true);
+        assert!(panics(|| grow(&cache)));
+        POLICY_PANICS.set(false);
+        let left: Vec<u64> = cache.iter().map(|(key, _)| *key).collect();
+        assert_eq!(cache.weighted_size(), 5 * left.len() as u64);
+        // Each entry is there, or was told.
+        let mut all = [left, told.lock().unwrap().clone()].concat();
+        all.sort_unstable();
+        assert_eq!(all, [1, 2]);
+        // The rest can be evicted.
+        cache.insert(3, 10);
+        assert_eq!((cache.get(&3), cache.weighted_size()), (Some(10), 10));
+    }
 }
