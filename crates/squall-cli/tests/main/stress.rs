@@ -541,6 +541,7 @@ stress! { cache {
         "values loaded",
         "values of other loaders",
         "loads that failed",
+        "changes by closures",
         "removals",
         "invalidations of all entries",
         "invalidations of some entries",
@@ -566,7 +567,8 @@ stress! { cache {
     }
     // Some faults are found by the first call that meets them, in one of several ways.
     breaks: {
-        an_insertion_that_is_lost_is_caught: "lose-insert", 5, "and the listener lacks it";
+        an_insertion_that_is_lost_is_caught:
+            "lose-insert", 5, "and the listener lacks it" | "its only writer left";
         an_older_value_is_caught: "stale-value", 5, "had inserted value" | "its only writer left";
         a_value_of_another_key_is_caught: "wrong-key", 5, "has a value of key";
         a_removal_that_does_nothing_is_caught: "ignore-remove", 5, "its only writer left";

@@ -9,6 +9,7 @@ counts! {
     Loads = "values loaded",
     Shared = "values of other loaders",
     Failed = "loads that failed",
+    Changes = "changes by closures",
     Removals = "removals",
     Clears = "invalidations of all entries",
     Sweeps = "invalidations of some entries",

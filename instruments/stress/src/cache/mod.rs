@@ -8,10 +8,10 @@
 //! value is dropped.
 //!
 //! Tried: each round has a new cache with a small bound, of entries, weights or memory. It may have times and
-//! a listener. Threads insert, look up, load, remove, invalidate and iterate, swap the policy, and move to
-//! another processor. One more thread swaps the policy all the time. A policy of the stress decides at random
-//! and panics at times. At the end of a round all threads stop, and the entries left are compared with the
-//! books.
+//! a listener. Threads insert, look up, load, change, remove, invalidate and iterate, swap the policy, and
+//! move to another processor. One more thread swaps the policy all the time. A policy of the stress decides
+//! at random and panics at times. At the end of a round all threads stop, and the entries left are compared
+//! with the books.
 //!
 //! - I1. A thread has keys that it alone inserts. It knows which values a lookup of them may find (`own`).
 //! - I2. A value has a serial number, larger than that of each earlier value of its thread. A thread

@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use squall::cache::ops::compute::{Computed, Op};
 use squall::swap::SwapFailure;
 
 use super::breaks::Break;
@@ -24,6 +25,8 @@ const LOADER_PANIC_ONE_IN: u64 = 16;
 const FAIL_ONE_IN: u64 = 8;
 /// A predicate panics once in so many times.
 const PREDICATE_PANIC_ONE_IN: u64 = 1024;
+/// A closure that changes an entry panics once in so many times.
+const CLOSURE_PANIC_ONE_IN: u64 = 64;
 
 /// An error of a loader: the thread, and a number.
 type LoadError = (usize, u64);
@@ -116,7 +119,8 @@ impl<'a> Worker<'a> {
             0..70 => self.look_up(),
             70..80 => self.look_for(),
             80..130 => self.insert(),
-            130..180 => self.load(),
+            130..165 => self.load(),
+            165..180 => self.change(),
             180..200 => self.remove(),
             200..202 => self.clear(),
             202..206 => self.sweep(),
@@ -303,6 +307,53 @@ impl<'a> Worker<'a> {
             (Some(None), _) => world.fail(format!("a load of key {key} failed, although its loader did not")),
             (None, Some(serial)) => self.note_inserted(key, serial, false),
             (None, None) => {}
+        }
+    }
+
+    /// Inserts, replaces, removes or keeps an entry by a closure.
+    fn change(&mut self) {
+        let (world, key, index) = (self.world, self.key_to_insert(), self.index);
+        let (weight, how) = (world.weight(&mut self.rng), self.rng.below(4));
+        self.prepare(key);
+        let (mut seen, mut made) = (None, None::<u64>);
+        let change = |value: Option<&Value>| {
+            if let Some(serial) = made.take() {
+                // The value of an attempt in which another thread was faster.
+                world.books.note_lost(serial);
+            }
+            seen = value.cloned();
+            mood::panic_one_in(CLOSURE_PANIC_ONE_IN);
+            let value = if how == 0 { None } else { world.books.value(key, index, weight) };
+            made = value.as_ref().map(|value| value.serial);
+            value.map_or(if how == 0 { Op::Remove } else { Op::Nop }, Op::Put)
+        };
+        let changed = call(world, || world.cache.compute(key, change));
+        count(Stat::Changes);
+        let Some(changed) = changed else {
+            if let Some(serial) = made {
+                self.note_inserted(key, serial, false);
+            }
+            return;
+        };
+        match &seen {
+            Some(value) => self.judge(key, value, "a change"),
+            None => self.note_absent(key),
+        }
+        match (changed, made) {
+            (Computed::Kept, _) => {}
+            (Computed::Removed, None) if seen.is_some() => self.note_absent(key),
+            (Computed::Inserted, Some(serial)) if seen.is_none() => self.note_inserted(key, serial, true),
+            (Computed::Replaced, Some(serial)) if seen.is_some() => self.note_inserted(key, serial, true),
+            (Computed::Refused, Some(serial)) => {
+                self.note_inserted(key, serial, true);
+                self.note_absent(key);
+            }
+            (changed, made) => {
+                let seen = seen.map(|value| value.serial);
+                world.fail(format!(
+                    "a change of key {key} saw {seen:?} and made {made:?}, but says {changed:?}"
+                ));
+            }
         }
     }
 
