@@ -9,6 +9,7 @@ use squall_alloc as _;
 
 pub mod bag;
 mod block;
+pub mod budget;
 #[cfg(feature = "directories")]
 pub mod dhash;
 mod drops;
