@@ -6,11 +6,10 @@
 //! Idea: no queue. A hit marks its entry once in an epoch. If the cache is full, an insertion draws some
 //! entries at random, and a policy compares their marks.
 //!
-//! - I1. `taken` is at least the cost of all entries, and at most the bound, unless that has just become
-//!   lower: the thread that lowers it evicts entries, and so does the next insertion. An insertion takes
-//!   before it inserts. The thread that claims an entry (stored/I1) gives its cost back after the entry has
-//!   left. One that replaces an entry claims it first, and takes the difference. If it then fails, it removes
-//!   the entry.
+//! - I1. The entries need at most the bound, unless that has just become lower: see squall-parts' `budget`.
+//!   The thread that lowers it evicts entries, and so does the next insertion. An insertion takes room before
+//!   it inserts. The thread that claims an entry (stored/I1) gives its cost back after the entry has left. One
+//!   that replaces an entry claims it first, and takes the difference. If it then fails, it removes the entry.
 //! - I2. Loaders and listeners run outside operations and locks, so they may use the cache.
 //!
 //! Cost: a hit reads the table, and writes its entry once in an epoch. An insertion into a full cache visits
@@ -21,6 +20,7 @@ mod compute;
 mod evict;
 
 use squall_core::{Handle, Owned};
+use squall_parts::budget::{Budget, Share};
 use squall_parts::loads::{Joined, Loads, Place, Turn};
 use squall_parts::table::Table;
 use squall_rcu::pin;
@@ -68,7 +68,7 @@ pub(crate) struct Config<K, V> {
 
 /// The words that insertions write.
 struct Written {
-    taken: AtomicU64,
+    budget: Budget,
     insertions: AtomicU64,
 }
 
@@ -95,6 +95,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     ) -> Inner<K, V, S, T> {
         let entries = entries_within(config.bound.as_ref().map(Bound::max), config.is_weighed);
         policy.resize(entries.min(EXPECTED_FIRST));
+        let budget = if config.bound.is_some() { Budget::new() } else { Budget::unbounded() };
         Inner {
             table,
             config,
@@ -104,7 +105,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
             counters,
             loads: Loads::new(),
             policy,
-            written: CachePadded::new(Written { taken: AtomicU64::new(0), insertions: AtomicU64::new(0) }),
+            written: CachePadded::new(Written { budget, insertions: AtomicU64::new(0) }),
         }
     }
 
@@ -113,7 +114,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     }
 
     pub(crate) fn taken(&self) -> u64 {
-        self.written.taken.load(Ordering::Relaxed)
+        self.written.budget.taken()
     }
 
     // Relaxed, in both: a lookup may run before or after a concurrent change.
@@ -238,7 +239,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         let cost = weight.saturating_add(self.config.overhead);
         let hash = self.table.hasher().hash_one(&key);
         let (generation, now) = (self.generation(), self.now());
-        let mut room = Room { inner: self, held: 0 };
+        let mut room = self.room();
         // The old entry stays until the new one is there, which gets its part of the bound.
         let before = self.table.read(&key, |old| {
             if old.is_claimed() {
@@ -306,7 +307,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
             self.policy.try_arrived(hash, present).unwrap_or(Mark::new(present, 0))
         });
         let newcomer = is_new.then(|| Candidate::new(hash, cost, mark));
-        let more = u64::from(cost).saturating_sub(room.held);
+        let more = u64::from(cost).saturating_sub(room.share.held());
         let is_in = room.take(more, newcomer, told);
         if let (false, Some(counters)) = (is_in, &self.counters) {
             counters.refused();
@@ -393,7 +394,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     {
         let (generation, now) = (self.generation(), self.now());
         let is_seen = |old: &Stored<V, T>| old.is_live(generation) && old.is_in_time(now);
-        let mut room = Room { inner: self, held: 0 };
+        let mut room = self.room();
         let mut value = None;
         if self.config.listener.is_some() {
             // The listener gets the key that the cache has. If another thread replaces the value meanwhile,
@@ -435,7 +436,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         f: &mut dyn FnMut(&K, &V) -> bool,
     ) -> Option<u64> {
         let (generation, now) = (self.generation(), self.now());
-        let mut room = Room { inner: self, held: 0 };
+        let mut room = self.room();
         self.table.retain_from(from, |key, stored| {
             if stored.is_claimed() {
                 return false;
@@ -493,13 +494,13 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
 
     /// Evicts entries until the bound holds.
     pub(crate) fn trim(&self) {
-        self.telling(|told| Room { inner: self, held: 0 }.trim(told));
+        self.telling(|told| {
+            while self.taken() > self.bound() && matches!(self.evict(None, told), Evicted::Made) {}
+        });
     }
 
-    fn give(&self, back: u64) {
-        if back > 0 && self.config.bound.is_some() {
-            self.written.taken.fetch_sub(back, Ordering::Relaxed);
-        }
+    fn room(&self) -> Room<'_, K, V, S, T> {
+        Room { inner: self, share: self.written.budget.share() }
     }
 }
 
@@ -516,64 +517,35 @@ fn entries_within(bound: Option<u64>, is_weighed: bool) -> u64 {
 /// back, also in a panic of the program's code.
 struct Room<'a, K: Key, V: Value, S: BuildHasher, T: Span> {
     inner: &'a Inner<K, V, S, T>,
-    held: u64,
+    share: Share<'a>,
 }
 
 impl<K: Key, V: Value, S: BuildHasher, T: Span> Room<'_, K, V, S, T> {
     /// Takes a part of the bound, and evicts entries for it. Returns false if the newcomer is refused.
     fn take(&mut self, wanted: u64, newcomer: Option<Candidate>, told: &mut Told<'_, K, V>) -> bool {
-        if wanted == 0 || self.inner.config.bound.is_none() {
-            return true;
-        }
-        loop {
-            let bound = self.inner.bound();
-            let taken = &self.inner.written.taken;
-            let fits = |now: u64| now.checked_add(wanted).filter(|sum| *sum <= bound);
-            // Relaxed: only a number. The entries have an order of their own.
-            if taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok() {
-                self.held += wanted;
-                return true;
-            }
+        while !self.share.take(wanted, self.inner.bound()) {
             match self.inner.evict(newcomer, told) {
                 Evicted::Made => {}
                 // Or other threads hold all of it, for entries that are about to come.
                 Evicted::Refused | Evicted::Empty => return false,
             }
         }
+        true
     }
 
     /// Claims an entry, with its part of the bound (stored/I1). Returns false if another thread has it.
     fn claim(&mut self, stored: &Stored<V, T>) -> bool {
-        let is_mine = stored.claim();
-        if is_mine {
-            self.held += u64::from(stored.cost);
-        }
-        is_mine
+        self.share.claim(&stored.word, u64::from(stored.cost))
     }
 
     /// Turns a part into the cost of an entry that came.
     fn spend(&mut self, cost: u32) {
-        if self.inner.config.bound.is_some() {
-            self.held = self.held.saturating_sub(u64::from(cost));
-        }
+        self.share.spend(u64::from(cost));
     }
 
     /// Gives all of it back.
     fn give_back(&mut self) {
-        self.inner.give(std::mem::take(&mut self.held));
-    }
-
-    /// Evicts entries until the bound holds again.
-    fn trim(&self, told: &mut Told<'_, K, V>) {
-        while self.inner.taken() > self.inner.bound() && matches!(self.inner.evict(None, told), Evicted::Made)
-        {
-        }
-    }
-}
-
-impl<K: Key, V: Value, S: BuildHasher, T: Span> Drop for Room<'_, K, V, S, T> {
-    fn drop(&mut self) {
-        self.give_back();
+        self.share = self.inner.written.budget.share();
     }
 }
 

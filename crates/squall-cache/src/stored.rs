@@ -7,6 +7,7 @@
 //! Cost: 12 bytes an entry, and 24 more if entries can expire, in the block of its key and value. A hit
 //! writes them at most once in an epoch.
 
+use squall_parts::budget::Claim;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::listener::RemovalCause;
@@ -19,7 +20,6 @@ const LATE: u64 = 1 << 41;
 const GENERATION: u32 = 42;
 /// The generations of entries are counted modulo this number.
 const GENERATIONS: u32 = 1 << 15;
-const CLAIMED: u64 = 1 << 63;
 /// The bits of a mark.
 const MARK: u64 = (1 << GENERATION) - 1;
 
@@ -187,20 +187,20 @@ pub(crate) struct Stored<V, T> {
     pub(crate) value: V,
     pub(crate) span: T,
     /// The mark, the generation and the claim.
-    word: AtomicU64,
+    pub(crate) word: Claim,
     pub(crate) cost: u32,
 }
 
 impl<V, T: Span> Stored<V, T> {
     pub(crate) fn new(value: V, cost: u32, ends: Ends, generation: u32, mark: Mark) -> Stored<V, T> {
         let word = mark.bits() | u64::from(generation % GENERATIONS) << GENERATION;
-        Stored { value, span: T::new(ends), word: AtomicU64::new(word), cost }
+        Stored { value, span: T::new(ends), word: Claim::new(word), cost }
     }
 
     // Relaxed, in all methods: a mark is a hint, a lookup may run before or after a concurrent claim, and a
     // claim decides alone which thread accounts for the entry. The table orders the memory.
     fn word(&self) -> u64 {
-        self.word.load(Ordering::Relaxed)
+        self.word.word()
     }
 
     /// Returns whether the entry has not expired.
@@ -241,19 +241,14 @@ impl<V, T: Span> Stored<V, T> {
         let mark = Mark::from_bits(word).used(Now::from_bits(now));
         let marked = word & !MARK | mark.bits();
         // One attempt: otherwise another thread marks the entry too, or takes it out.
-        let _ = self.word.compare_exchange(word, marked, Ordering::Relaxed, Ordering::Relaxed);
+        self.word.change(word, marked);
     }
 
     pub(crate) fn mark_now(&self) -> Mark {
         Mark::from_bits(self.word())
     }
 
-    /// Claims the entry (I1). Returns false if another thread has it.
-    pub(crate) fn claim(&self) -> bool {
-        self.word.fetch_or(CLAIMED, Ordering::Relaxed) & CLAIMED == 0
-    }
-
     pub(crate) fn is_claimed(&self) -> bool {
-        self.word() & CLAIMED != 0
+        self.word.is_claimed()
     }
 }

@@ -7,7 +7,7 @@ use squall_parts::table::{Compute, Computed as Changed};
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use super::{Inner, Key, Room, Value};
+use super::{Inner, Key, Value};
 use crate::listener::{RemovalCause, Told};
 use crate::ops::compute::{Computed, Op};
 use crate::stored::{Span, Stored};
@@ -33,7 +33,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     /// Returns no effect if the key is not in the table.
     fn compute_present(&self, key: &K, f: &mut Decide<'_, V>, told: &mut Told<'_, K, V>) -> Option<Computed> {
         let (generation, now) = (self.generation(), self.now());
-        let mut room = Room { inner: self, held: 0 };
+        let mut room = self.room();
         let (mut computed, mut new_cost, mut panicked) = (None, 0, None);
         let changed = self.table.compute_if_present(key, |old| {
             // The rest of an attempt in which another thread was faster.
@@ -110,7 +110,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         let Op::Put(value) = f(None) else { return Ok(Computed::Kept) };
         let cost = self.cost(&key, &value);
         let ends = self.ends(self.now(), &key, &value, None);
-        let mut room = Room { inner: self, held: 0 };
+        let mut room = self.room();
         let hash = self.table.hasher().hash_one(&key);
         let Some(mark) = self.make_room(hash, cost, None, &mut room, told) else {
             told.note_owned(key, value, RemovalCause::Size);

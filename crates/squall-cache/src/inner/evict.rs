@@ -83,7 +83,7 @@ impl<'a, 'b, K: Key, V: Value, S: BuildHasher, T: Span> Draw<'a, 'b, K, V, S, T>
         told: &'a mut Told<'b, K, V>,
     ) -> Draw<'a, 'b, K, V, S, T> {
         Draw {
-            room: Room { inner, held: 0 },
+            room: inner.room(),
             told,
             newcomer,
             generation: inner.generation(),
