@@ -8,8 +8,9 @@
 //!
 //! - I1. The entries need at most the bound, unless that has just become lower: see squall-parts' `budget`.
 //!   The thread that lowers it evicts entries, and so does the next insertion. An insertion takes room before
-//!   it inserts. The thread that claims an entry (stored/I1) gives its cost back after the entry has left. One
-//!   that replaces an entry claims it first, and takes the difference. If it then fails, it removes the entry.
+//!   it inserts. The thread that claims an entry (stored/I1) gives its cost back after the entry has left.
+//!   One that replaces an entry claims it first, and takes the difference. If it then fails, it removes the
+//!   entry.
 //! - I2. Loaders and listeners run outside operations and locks, so they may use the cache.
 //!
 //! Cost: a hit reads the table, and writes its entry once in an epoch. An insertion into a full cache visits
@@ -494,9 +495,11 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
 
     /// Evicts entries until the bound holds.
     pub(crate) fn trim(&self) {
-        self.telling(|told| {
-            while self.taken() > self.bound() && matches!(self.evict(None, told), Evicted::Made) {}
-        });
+        self.telling(
+            |told| {
+                while self.taken() > self.bound() && matches!(self.evict(None, told), Evicted::Made) {}
+            },
+        );
     }
 
     fn room(&self) -> Room<'_, K, V, S, T> {
