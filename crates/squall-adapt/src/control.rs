@@ -480,8 +480,8 @@ pub fn register_setting<I: ?Sized + Interface, T: Value>(
 /// Registers a reading: an attribute that is read from an object, such as a count, and cannot be set. Its
 /// [range](squall_policy::attribute::AttributeInfo::range) is "read only".
 ///
-/// `read` returns the value for an object, or `None` if the object does not have the attribute. A second
-/// registration of the same name for the same interface has no effect.
+/// `read` returns the value for an object, or an empty option if the object does not have the attribute. A
+/// second registration of the same name for the same interface has no effect.
 ///
 /// ```
 /// use squall::Handle;

@@ -1,6 +1,6 @@
 //! The part of a file cache that all forms share, and that a swap moves: everything but the index.
 
-use squall_core::{Handle, Owned};
+use squall_core::{CallError, Handle, Owned};
 use squall_lock::DistributedRwLock;
 use squall_machine::Vp;
 use squall_machine::pervp::{GatedWord, PerVpWord};
@@ -14,13 +14,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::fill::Fill;
-use super::parent::{self, Parent};
-use super::{Access, Attribute, Backing, FileCache, FileCacheExt, PAGE_BYTES, Replication, Sensors};
+use super::parent::{Parent, descend};
+use super::{
+    Access, Attribute, Backing, FileCache, FileCacheExt, PAGE_BYTES, Replication, Sensors, SharedCache,
+};
 use crate::error::PageFault;
 use crate::home::Home;
 use crate::index::{Index, Lookup, Position, Reservation};
 use crate::memory::Window;
-use crate::region::SharedCache;
 use crate::replicas::Replicas;
 use crate::slot::{Dirty, Entry, FrameMut, Latched, Slot, Taken};
 use crate::source::{Filled, Source};
@@ -58,7 +59,7 @@ pub(crate) struct Body {
     serial: u64,
     source: Owned<dyn Source>,
     pool: Handle<dyn PagePool>,
-    parent: Option<Parent>,
+    parent: Option<Parent<SharedCache>>,
     window: Window,
     /// The replicas of pages, and their pool. Slots that outlive the body have a share of the replicas.
     replicas: Option<(Arc<Replicas>, Owned<dyn PagePool>)>,
@@ -87,6 +88,11 @@ pub(crate) struct Body {
     attachment: OnceLock<(Attachment, Owned<dyn PageUser>)>,
     /// The cache of this body.
     cache: OnceLock<Handle<dyn FileCache>>,
+}
+
+/// Returns the file that has a page of its own, from this one down.
+fn owner(cache: SharedCache, number: u64) -> Result<SharedCache, CallError> {
+    descend(cache, |cache| cache.try_lender(number))
 }
 
 /// The page of a fault.
@@ -195,14 +201,14 @@ impl Body {
 
     /// Returns the file that this one is a copy of, unless it has the page of its own.
     pub(super) fn lender(&self, number: u64) -> Option<SharedCache> {
-        self.parent.as_ref()?.lender(number)
+        self.parent.as_ref()?.lender(number).cloned()
     }
 
     /// Returns the file that this frozen one is a copy of, if they have the same pages.
     pub(super) fn original(&self) -> Option<SharedCache> {
         // Relaxed: as in `backing`.
         let parent = self.parent.as_ref().filter(|_| self.is_frozen.load(Ordering::Relaxed))?;
-        parent.original(self.len())
+        parent.original().filter(|cache| cache.try_len() == Ok(self.len())).cloned()
     }
 
     fn is_mappable(&self) -> bool {
@@ -359,7 +365,7 @@ impl Body {
         self.fills.add(1);
         if let (Some(parent), Access::Read, false) = (self.lender(number), access, self.is_mappable()) {
             // Shared with the lender until one of the copies writes it.
-            let slot = parent::owner(parent, number)?.fault(number, Access::Read)?.slot;
+            let slot = owner(parent, number)?.fault(number, Access::Read)?.slot;
             return Ok(Loaded { entry: Entry::borrower(slot.clone()), slot, is_copied: false });
         }
         let page = self.memory(number)?;
@@ -373,7 +379,7 @@ impl Body {
         let mut memory = self.window.memory(page, number);
         let bytes = memory.bytes_mut();
         if let Some(parent) = lender {
-            bytes.copy_from_slice(&parent::owner(parent, number)?.pin(number)?);
+            bytes.copy_from_slice(&owner(parent, number)?.pin(number)?);
         } else if self.source.try_is_zeros(number)? || self.source.fill(number, bytes)? == Filled::Zeros {
             bytes.fill(0);
         }

@@ -9,10 +9,9 @@ use squall_rcu::Guard;
 use std::sync::{Arc, OnceLock};
 
 use super::body::Body;
-use super::{Access, Attribute, Backing, FileCache, Fill, Located, Resident, Sensors};
+use super::{Access, Attribute, Backing, FileCache, Fill, Located, Resident, Sensors, SharedCache};
 use crate::error::PageFault;
 use crate::index::{Index, Position};
-use crate::region::SharedCache;
 use crate::replicas::Replicas;
 use crate::slot::Entry;
 use crate::source::Source;

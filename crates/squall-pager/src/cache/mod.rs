@@ -51,7 +51,6 @@ mod fill;
 mod forms;
 mod parent;
 mod policy;
-mod settings;
 
 use squall_core::swap::Replacement;
 use squall_core::{Handle, Owned};
@@ -61,6 +60,7 @@ use squall_objects::pages::PagePool;
 use squall_rcu::Guard;
 use std::fmt;
 use std::io;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 pub use crate::access::Access;
@@ -68,7 +68,6 @@ use crate::error::PageFault;
 use crate::home::Home;
 use crate::index::{OneLock, Partitioned, Replicated};
 use crate::memory::Window;
-use crate::region::SharedCache;
 pub use crate::replicas::Replication;
 use crate::slot::{Frame, FrameMut, Latched, Slot};
 use crate::source::Source;
@@ -80,6 +79,9 @@ pub use squall_objects::pages::PAGE_BYTES;
 
 /// The constants of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A file cache that regions and copies share. It ends with the last of them.
+pub type SharedCache = Arc<Owned<dyn FileCache>>;
+
 #[non_exhaustive]
 pub enum Attribute {
     /// Number of changed pages from which on a thread that changes a further one writes some to the file
@@ -405,7 +407,7 @@ fn create(form: Form, body: Body) -> Owned<dyn FileCache> {
 
 #[track_caller]
 fn attached(cache: Replacement<dyn FileCache>, body: &Body) -> Owned<dyn FileCache> {
-    settings::have();
+    policy::show();
     let cache = cache.create();
     let cache = cache.unwrap_or_else(|error| panic!("cannot make a file cache: {error}"));
     body.attach(cache.handle());
@@ -507,7 +509,10 @@ pub fn copy_of(
     pool: Handle<dyn PagePool>,
 ) -> Owned<dyn FileCache> {
     parent.freeze();
-    let parent = parent::lowest(parent);
+    // A copy without changes is left out of the chain. A cache that was destroyed is the last one.
+    let parent =
+        parent::descend(parent, |cache| Ok::<_, Infallible>(cache.try_original().unwrap_or_default()));
+    let Ok(parent) = parent;
     create(form, Body::new(source, pool, Some(parent), Window::default(), None))
 }
 

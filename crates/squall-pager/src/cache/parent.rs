@@ -15,26 +15,22 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::FileCache;
-use crate::error::PageFault;
-use crate::region::SharedCache;
-
-/// The frozen cache of which a cache is a copy.
-pub(super) struct Parent {
-    cache: SharedCache,
+/// The frozen cache of which a cache is a copy, as a share `C` of it.
+pub(super) struct Parent<C> {
+    cache: C,
     /// The number of its pages.
     pages: u64,
     /// A bit for each page that the copy has of its own, in memory or in its source.
     own: Box<[AtomicU64]>,
 }
 
-impl Parent {
-    pub(super) fn new(cache: SharedCache, pages: u64) -> Parent {
+impl<C> Parent<C> {
+    pub(super) fn new(cache: C, pages: u64) -> Parent<C> {
         Parent { cache, pages, own: (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// Returns whether the copy has this page of its own. Pages beyond the parent's end are the copy's own.
-    pub(super) fn has_own(&self, number: u64) -> bool {
+    fn has_own(&self, number: u64) -> bool {
         // Relaxed, here and below: changed by the holder of the page's reservation. A copy of the copy waited
         // for the threads that write pages, so it sees the bits of all pages that were changed.
         let word = self.own.get((number / 64) as usize).filter(|_| number < self.pages);
@@ -48,29 +44,20 @@ impl Parent {
     }
 
     /// Returns the parent, unless the copy has this page of its own.
-    pub(super) fn lender(&self, number: u64) -> Option<SharedCache> {
-        (!self.has_own(number)).then(|| self.cache.clone())
+    pub(super) fn lender(&self, number: u64) -> Option<&C> {
+        (!self.has_own(number)).then_some(&self.cache)
     }
 
-    /// Returns the parent, if a copy of this length has all pages from there.
-    pub(super) fn original(&self, bytes: u64) -> Option<SharedCache> {
-        let has_none = self.own.iter().all(|word| word.load(Ordering::Relaxed) == 0);
-        (has_none && self.cache.try_len() == Ok(bytes)).then(|| self.cache.clone())
+    /// Returns the parent, unless the copy has pages of its own.
+    pub(super) fn original(&self) -> Option<&C> {
+        self.own.iter().all(|word| word.load(Ordering::Relaxed) == 0).then_some(&self.cache)
     }
 }
 
-/// Returns the file that has a page of its own, from this one down.
-pub(super) fn owner(mut cache: SharedCache, number: u64) -> Result<SharedCache, PageFault> {
-    while let Some(below) = cache.try_lender(number)? {
-        cache = below;
+/// Goes down a chain from this cache on. `below` returns the next one, or an empty option at the wanted one.
+pub(super) fn descend<C, E>(mut cache: C, below: impl Fn(&C) -> Result<Option<C>, E>) -> Result<C, E> {
+    while let Some(next) = below(&cache)? {
+        cache = next;
     }
     Ok(cache)
-}
-
-/// Returns the lowest frozen file with the pages of this one.
-pub(super) fn lowest(mut cache: SharedCache) -> SharedCache {
-    while let Ok(Some(below)) = cache.try_original() {
-        cache = below;
-    }
-    cache
 }

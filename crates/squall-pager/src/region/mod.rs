@@ -37,17 +37,14 @@ use squall_core::{Handle, Owned};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
 use squall_rcu::Guard;
-use std::sync::Arc;
 
 use crate::cache::{self, Access, FileCache, Located, Resident};
+pub use crate::cache::SharedCache;
 use crate::error::PageFault;
 use crate::slot::{Frame, FrameMut};
 use admission::{Counters, OneCounter};
 use body::Body;
 use forms::Mapped;
-
-/// A file cache that regions and copies share. It ends with the last of them.
-pub type SharedCache = Arc<Owned<dyn FileCache>>;
 
 /// The accesses that a region allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
