@@ -27,7 +27,6 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags,
 };
-use squall_sys::fork;
 use squall_sys::process_local::ProcessLocal;
 use squall_sys::uffd::{Event, Features, OpenError, Options, RangeError, Reason, Uffd};
 use squall_sys::window::PrivateSpan;
@@ -360,6 +359,9 @@ pub struct Attached {
     span: Arc<Lent>,
     socket: Arc<ProcessLocal<UnixStream>>,
     watch: Option<thread::JoinHandle<()>>,
+    /// The number of the process that mapped the file. A client may be the child of a fork itself, so it need
+    /// not be the first process of the program.
+    process: u32,
 }
 
 /// The mapping, which the watching thread shares.
@@ -399,7 +401,7 @@ impl fmt::Debug for Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        if fork::forked() {
+        if self.process != std::process::id() {
             // The child of a fork has no mapping, and no thread to wait for.
             std::mem::forget(self.watch.take());
             return;
@@ -426,7 +428,6 @@ fn watch(lent: &Lent, mut socket: &UnixStream) {
 
 /// Maps the file that the process at the other end of a socket serves.
 pub(super) fn attach(socket: UnixStream) -> Result<Attached, AttachError> {
-    fork::arm();
     let socket = Arc::new(ProcessLocal::new(socket)?);
     set_patience(&socket, Some(PATIENCE))?;
     let (len, place, file) = receive(&socket)?;
@@ -448,7 +449,7 @@ pub(super) fn attach(socket: UnixStream) -> Result<Attached, AttachError> {
     let (watched, watching) = (lent.clone(), socket.clone());
     let builder = thread::Builder::new().name("squall-client".to_owned());
     let watch = squall_sys::signals::without_signals(|| builder.spawn(move || watch(&watched, &watching)))?;
-    Ok(Attached { span: lent, socket, watch: Some(watch) })
+    Ok(Attached { span: lent, socket, watch: Some(watch), process: std::process::id() })
 }
 
 /// The reason why a served file cannot be mapped.
