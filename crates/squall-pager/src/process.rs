@@ -28,7 +28,7 @@
 
 use squall_core::{Handle, Owned};
 use squall_objects::cached::{self, CachedList, Items, List};
-use squall_objects::pages::{self, PagePool, Supply};
+use squall_objects::pages::{self, Attribute, PagePool, Supply};
 use std::fmt;
 
 use crate::cache::{self, Access, Located, PAGE_BYTES};
@@ -82,13 +82,18 @@ pub struct Process {
 }
 
 impl Process {
-    /// Creates an empty process. Its page manager gets up to `max_pages` pages from `memory`.
+    /// Creates an empty process. Its page manager gets up to `max_pages` pages from `memory`, which the
+    /// caller keeps. `form` is that of the list of regions. If its caches have used all pages, they give 64
+    /// back at once, or a quarter of `max_pages` if that is less.
     ///
     /// # Panics
     /// If an object cannot be created: see [`CreateError`](squall_core::CreateError).
     #[track_caller]
     pub fn new(form: cached::Form, memory: Handle<dyn PagePool>, max_pages: usize) -> Process {
         let memory = pages::distributed(Supply::under(memory, max_pages));
+        // A reclamation asks for a batch: not for all pages of a small process.
+        let batch = memory.attribute(Attribute::Batch).min((max_pages / 4).max(1));
+        memory.set_attribute(Attribute::Batch, batch);
         Process { regions: cached::list(form), memory, policy: Policy::new(max_pages) }
     }
 
@@ -220,6 +225,25 @@ impl Process {
 
     /// Pins the page at this address for reading, and brings it into memory first if it is not there.
     ///
+    /// The frame has the whole page. The byte at the address is the one at `address % PAGE_BYTES`.
+    ///
+    /// ```
+    /// # use squall::objects::{cached, pages};
+    /// # use squall::pager::process::Process;
+    /// # use squall::pager::region::{Form, Mapping};
+    /// # use squall::pager::{cache, source};
+    /// use squall::pager::cache::PAGE_BYTES;
+    /// # let memory = pages::distributed(pages::Supply::system(16));
+    /// # let process = Process::new(cached::Form::shared(), memory.handle(), 16);
+    /// # let heap = cache::shared(source::zero_fill(1 << 16), process.page_manager());
+    /// # let region = process.map(Form::Shared, Mapping::new(std::sync::Arc::new(heap)))?;
+    ///
+    /// let address = region.start() + 10_000;
+    /// process.pin_mut(address)?[address as usize % PAGE_BYTES] = 7;
+    /// assert_eq!(process.pin(region.start() + 2 * PAGE_BYTES as u64)?[10_000 - 2 * PAGE_BYTES], 7);
+    /// # Ok::<(), squall::pager::PageFault>(())
+    /// ```
+    ///
     /// # Errors
     /// [`PageFault`]
     pub fn pin(&self, address: u64) -> Result<Frame, PageFault> {
@@ -234,7 +258,7 @@ impl Process {
     }
 
     /// Pins the page at this address for writing, and brings it into memory first if it is not there. Waits
-    /// until no other thread pins it.
+    /// until no other thread pins it. The frame has the whole page, as in [`pin`](Process::pin).
     ///
     /// # Errors
     /// [`PageFault`]
@@ -281,7 +305,35 @@ impl Process {
     }
 
     /// Maps a copy of a region at free addresses. The two share pages until one of them writes a page.
-    /// `copies` makes two copies of the file: see [`cache::copy_of`].
+    ///
+    /// `copies` makes two copies of the region's file by [`cache::copy_of`]. The region goes on with the
+    /// first one, and the new region has the second one. So neither writes the file itself from now on:
+    /// changes go to the sources of the copies.
+    ///
+    /// ```
+    /// use squall::objects::{cached, pages};
+    /// use squall::pager::cache::{self, FileCache};
+    /// use squall::pager::process::Process;
+    /// use squall::pager::region::{Form, Mapping};
+    /// use squall::pager::source;
+    /// use std::sync::Arc;
+    ///
+    /// let memory = pages::distributed(pages::Supply::system(64));
+    /// let process = Process::new(cached::Form::shared(), memory.handle(), 64);
+    /// let heap = cache::shared(source::zero_fill(1 << 20), process.page_manager());
+    /// let region = process.map(Form::Shared, Mapping::new(Arc::new(heap)))?;
+    /// process.pin_mut(region.start())?[0] = 1;
+    ///
+    /// let snapshot = process.copy(region.start(), Form::Shared, &mut |file| {
+    ///     [(); 2].map(|()| {
+    ///         let changes = source::compressed(file.len(), 1 << 20);
+    ///         cache::copy_of(file.clone(), cache::Form::Shared, changes, process.page_manager())
+    ///     })
+    /// })?;
+    /// process.pin_mut(region.start())?[0] = 2;
+    /// assert_eq!(process.pin(snapshot.start())?[0], 1);
+    /// # Ok::<(), squall::pager::PageFault>(())
+    /// ```
     ///
     /// # Errors
     /// [`PageFault`]

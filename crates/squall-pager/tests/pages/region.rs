@@ -280,6 +280,21 @@ fn co_44_the_page_manager_of_a_process_has_a_limit_of_its_own() {
 }
 
 #[test]
+fn a_process_with_few_pages_keeps_most_of_them_while_others_come() {
+    let all = memory();
+    for max in [1, 5, 16] {
+        let process = Process::new(cached::Form::shared(), all.handle(), max);
+        let cache = Arc::new(cache::shared(State::with_pages(100).source(), process.page_manager()));
+        let start = process.map(Form::Shared, Mapping::new(cache.clone())).unwrap().start();
+        for page in 0..100 {
+            process.pin_mut(start + page * PAGE).unwrap()[0] = 1;
+            let least = (page as usize + 1).min(max - max / 4);
+            assert!(cache.sensors().resident >= least, "{:?} of {max} pages", cache.sensors());
+        }
+    }
+}
+
+#[test]
 fn co_76_the_working_set_of_a_process_is_set_while_it_runs() {
     let all = memory();
     let process = Process::new(cached::Form::shared(), all.handle(), 32);
