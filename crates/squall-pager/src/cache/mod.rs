@@ -1,10 +1,10 @@
 //! File caches: the resident pages of a file, of any length, in a bounded memory.
 //!
-//! | form | a page that is resident | a page that is not | use |
+//! | form | a pin of a resident page | a fault on an absent page | for pages |
 //! |---|---|---|---|
-//! | [`shared`] | one lock | that lock | one processor, or few uses |
-//! | [`distributed`] | reads of the cluster's table | a replica there | pages used again on many processors |
-//! | [`partitioned`] | reads of one of several tables | its lock | pages used by one processor each |
+//! | [`shared`] | takes the one lock | takes that lock | of one processor, or seldom used |
+//! | [`distributed`] | reads its processor's table | adds a page to it | that many processors use again |
+//! | [`partitioned`] | reads one of 64 tables | takes its lock | that one processor each uses |
 //!
 //! A cache has a [`Source`](crate::source), which has the pages that are not resident, and a [pool of
 //! pages](squall_objects::pages), which has the memory. A pool that is short asks its caches for pages. They
@@ -39,6 +39,8 @@
 //! # Limits
 //! - A cache that is dropped does not write its changed pages: call [`FileCache::sync`] before.
 //! - A frame that is forgotten keeps its page in memory.
+//! - If a pool is short of pages, its caches evict 64 at once, which may be all pages of a small pool. Its
+//!   attribute `Batch` changes the number.
 //! - A pin inside an operation (`squall::rcu::pin`) is for resident pages. It fills an absent page only if a
 //!   page of memory is free, since it evicts no other. Reclamation waits meanwhile. Builds with debug
 //!   assertions may panic if another thread fills the page.
@@ -58,9 +60,9 @@ use squall_machine::ClusterSize;
 use squall_macros::interface;
 use squall_objects::pages::PagePool;
 use squall_rcu::Guard;
+use std::convert::Infallible;
 use std::fmt;
 use std::io;
-use std::convert::Infallible;
 use std::sync::Arc;
 
 pub use crate::access::Access;
@@ -77,11 +79,11 @@ pub use fill::Fill;
 use forms::Cache;
 pub use squall_objects::pages::PAGE_BYTES;
 
-/// The constants of a cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 /// A file cache that regions and copies share. It ends with the last of them.
 pub type SharedCache = Arc<Owned<dyn FileCache>>;
 
+/// The constants of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Attribute {
     /// Number of changed pages from which on a thread that changes a further one writes some to the file

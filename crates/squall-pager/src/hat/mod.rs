@@ -38,7 +38,7 @@
 //!   that if the call still fails: the page was evicted meanwhile.
 //! - A mapped region has no copies: see [`Region::copy`]. Clones of a frozen file are mapped by
 //!   [`map_private`].
-//! - The child of a fork has none of the mappings.
+//! - The child of a fork has none of the mappings. A value that it inherits may be dropped there.
 //! - A thread that touches a page inside an operation waits for a service thread. A region in the form
 //!   [`Quiescent`](crate::region::Form::Quiescent) must not be truncated or unmapped meanwhile: the two would
 //!   wait for each other.
@@ -79,6 +79,7 @@ pub use remote::{AttachError, Attached, Served};
 ///
 /// A system call on bytes that are not mapped returns `EFAULT`: see the [limits](self#limits). If a page
 /// cannot be brought in, the thread gets SIGBUS. Standard error names the address, the object and the reason.
+/// So keep the region, its cache and its pool as long as threads touch the addresses.
 ///
 /// # Errors
 /// [`MapError`]

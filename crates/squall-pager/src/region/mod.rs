@@ -5,8 +5,8 @@
 //! |---|---|---|
 //! | [`Form::Shared`] | counts in one counter | waits for that counter |
 //! | [`Form::Distributed`] | counts on its processor | visits the counters of all processors |
-//! | [`Form::Quiescent`] | reads the state in its operation | and waits for a grace period |
-//! | [`Form::Adaptive`] | as shared, or as distributed | the same |
+//! | [`Form::Quiescent`] | reads the state in its operation | visits them, and waits for a grace period |
+//! | [`Form::Adaptive`] | as shared, or as distributed | as shared, or as distributed |
 //!
 //! All forms keep the seven rules of K42:
 //!
@@ -20,9 +20,10 @@
 //!
 //! An unmap waits for faults, and not for pins: a pinned page outlives its region.
 //!
-//! A first write to a page of a copy is a fault that reads the page of the parent. So it waits for a pin for
-//! writing of that page that began before the copy. Do not call a control operation, or fault by way of a
-//! region that another thread copies again, while the thread holds a frame of the same files.
+//! Do not call a control operation while the thread holds a frame of the region's file: it may wait for
+//! itself. A copy waits for threads that have pages of its file pinned for writing. So a thread with such a
+//! pin does not fault in another region that may be copied meanwhile: two copies could wait for each other's
+//! threads.
 //!
 //! # Source
 //! Appavoo 2005, §4.1.3 (CO-48 to CO-52). The form [`Form::Quiescent`] is the one of its footnote 4.
@@ -38,8 +39,8 @@ use squall_machine::ClusterSize;
 use squall_macros::interface;
 use squall_rcu::Guard;
 
-use crate::cache::{self, Access, FileCache, Located, Resident};
 pub use crate::cache::SharedCache;
+use crate::cache::{self, Access, FileCache, Located, Resident};
 use crate::error::PageFault;
 use crate::slot::{Frame, FrameMut};
 use admission::{Counters, OneCounter};
@@ -55,7 +56,22 @@ pub enum Rights {
     ReadWrite,
 }
 
-/// The part of a file that a region maps.
+/// The part of a file that a region maps, and the accesses that it allows.
+///
+/// ```
+/// use squall::objects::pages::{self, Supply};
+/// use squall::pager::region::{self, Form, Mapping, RegionExt, Rights};
+/// use squall::pager::{cache, source};
+/// use std::sync::Arc;
+///
+/// let memory = pages::distributed(Supply::system(16));
+/// let file = Arc::new(cache::shared(source::zero_fill(1 << 16), memory.handle()));
+/// let mapping = Mapping::new(file).part(2, 5000).with_rights(Rights::Read); // pages 2 and 3
+/// let region = region::with_form(Form::Shared, 0, mapping);
+/// assert_eq!(region.pin(4999)?.page(), 3);
+/// assert!(region.pin(5000).is_err() && region.pin_mut(0).is_err());
+/// # Ok::<(), squall::pager::PageFault>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Mapping {
     pub(crate) cache: SharedCache,
@@ -71,7 +87,8 @@ impl Mapping {
         Mapping { cache, first_page: 0, bytes, rights: Rights::ReadWrite }
     }
 
-    /// Maps `bytes` bytes from a page on.
+    /// Maps `bytes` bytes from a page on. They may lie beyond the end of the file: a fault there is an error
+    /// until the file has grown.
     #[must_use]
     pub fn part(self, first_page: u64, bytes: u64) -> Mapping {
         Mapping { first_page, bytes, ..self }
@@ -163,13 +180,14 @@ pub trait Region: Send + Sync {
 /// Methods of a region for users, on a handle or an owner.
 pub trait RegionExt: Copy {
     /// Pins the page at this offset in bytes for reading, and brings it into memory first if it is not there.
+    /// The frame has the whole page: the byte at the offset is the one at `offset % PAGE_BYTES`.
     ///
     /// # Errors
     /// [`PageFault`]
     fn pin(self, offset: u64) -> Result<Frame, PageFault>;
 
     /// Pins the page at this offset in bytes for writing, and brings it into memory first if it is not there.
-    /// Waits until no other thread pins it.
+    /// Waits until no other thread pins it. The frame has the whole page, as in [`pin`](RegionExt::pin).
     ///
     /// # Errors
     /// [`PageFault`]
@@ -227,7 +245,9 @@ impl Form {
     }
 }
 
-/// Creates a region here. A [`Process`](crate::process::Process) does so, and finds it by address.
+/// Creates a region outside of a process, for callers that know offsets alone. `start` is the address that
+/// its errors name. A [`Process`](crate::process::Process) creates its regions itself, and finds them by
+/// address.
 ///
 /// # Panics
 /// If the object cannot be created: see [`CreateError`](squall_core::CreateError).

@@ -8,6 +8,9 @@ use super::error::SourceError;
 ///
 /// Page `n` has the bytes from `n * PAGE_BYTES` on. The last page has zeros beyond the length.
 ///
+/// A program makes a source of its own with `squall::shared`, or with `squall::swappable` if swaps shall
+/// replace it. [`Contents`](super::Contents) has an example.
+///
 /// A buffer must be memory that causes no fault to the source's own pages. The built-in sources hold locks
 /// while they use it.
 ///
