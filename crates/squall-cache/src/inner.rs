@@ -302,8 +302,11 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         }
         let is_new = mark.is_none();
         let mark = mark.unwrap_or_else(|| {
-            self.count_insertion();
             let present = Now::from_bits(self.present());
+            if self.config.bound.is_none() {
+                return Mark::new(present, 0);
+            }
+            self.count_insertion();
             // Without a policy, marks are those of an LRU.
             self.policy.try_arrived(hash, present).unwrap_or(Mark::new(present, 0))
         });
@@ -337,9 +340,6 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
 
     /// Counts a new key. Some of them begin an epoch.
     fn count_insertion(&self) {
-        if self.config.bound.is_none() {
-            return;
-        }
         // Relaxed, here and below: hits may mark entries with the old epoch for a while.
         let count = self.written.insertions.fetch_add(1, Ordering::Relaxed) + 1;
         if count.is_multiple_of(self.epoch_length.load(Ordering::Relaxed)) {

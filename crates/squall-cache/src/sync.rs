@@ -411,9 +411,11 @@ where
     fn next(&mut self) -> Option<(Arc<K>, V)> {
         while self.ready.is_empty() {
             let at = self.from?;
-            let ready = &mut self.ready;
+            // Assigned only when complete: a clone may panic.
+            let mut ready = VecDeque::new();
             let mut note = |key: &K, value: &V| ready.push_back((Arc::new(key.clone()), value.clone()));
-            self.from = on!(self.cache, inner => inner.visit(at, &mut note));
+            let next = on!(self.cache, inner => inner.visit(at, &mut note));
+            (self.ready, self.from) = (ready, next);
         }
         self.ready.pop_front()
     }

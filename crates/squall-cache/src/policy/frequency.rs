@@ -60,12 +60,27 @@ const REPEATS_NEEDED: f64 = 16.0;
 /// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn frequency() -> Owned<dyn Eviction> {
-    squall_core::shared(Frequency::new())
+    squall_core::shared(Frequency::new(false))
 }
 
 /// Returns a replacement in this form, for a hot-swap of a policy.
 pub fn new_frequency() -> Replacement<dyn Eviction> {
-    Replacement::shared(Frequency::new())
+    Replacement::shared(Frequency::new(false))
+}
+
+/// Returns [`frequency`] without refusals: a new key always takes the place of another one. It has fewer
+/// hits, but a program finds each value that it has just inserted, such as a lock or a session.
+///
+/// # Panics
+/// As [`frequency`].
+#[track_caller]
+pub fn frequency_admitting_all() -> Owned<dyn Eviction> {
+    squall_core::shared(Frequency::new(true))
+}
+
+/// Returns a replacement in this form, for a hot-swap of a policy.
+pub fn new_frequency_admitting_all() -> Replacement<dyn Eviction> {
+    Replacement::shared(Frequency::new(true))
 }
 
 struct Frequency {
@@ -73,6 +88,7 @@ struct Frequency {
     control: Mutex<Control>,
     /// The bits of the share of newcomers that win by chance, an `f32`.
     chance: AtomicU32,
+    admits_all: bool,
 }
 
 /// The memory of absent keys, for a number of entries.
@@ -105,8 +121,9 @@ impl Memory {
 }
 
 impl Frequency {
-    fn new() -> Frequency {
+    fn new(admits_all: bool) -> Frequency {
         Frequency {
+            admits_all,
             memory: Rcu::new(Box::new(Memory::new(0))),
             control: Mutex::new(Control::new()),
             chance: AtomicU32::new(0),
@@ -169,7 +186,7 @@ impl Eviction for Frequency {
         let Some((index, victim)) = least else { return Verdict::Refuse };
         let Some(newcomer) = newcomer else { return Verdict::Evict(index) };
         let uses = victim.mark.uses_now(now);
-        let is_in = newcomer.mark.uses > uses || self.wins_by_chance();
+        let is_in = self.admits_all || newcomer.mark.uses > uses || self.wins_by_chance();
         pin(|guard| {
             let memory = self.memory.load(guard);
             if let Some((place, fingerprint)) = memory.watched(newcomer.hash) {

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`lru`] | the entry that was unused for longest | keys that are used soon again, or never |
 //! | [`frequency`] | the entry that was used least often, and new keys that are used less | most loads |
+//! | [`frequency_admitting_all`] | the entry that was used least often | values must be found once inserted |
 //! | your own | [`Eviction`] | you know the load |
 
 mod frequency;
@@ -17,7 +18,7 @@ mod sketch;
 use squall_macros::interface;
 
 pub use crate::stored::{Mark, Now};
-pub use frequency::{frequency, new_frequency};
+pub use frequency::{frequency, frequency_admitting_all, new_frequency, new_frequency_admitting_all};
 pub use lru::{lru, new_lru};
 
 /// An entry that may leave the cache.

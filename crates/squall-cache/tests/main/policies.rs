@@ -97,3 +97,17 @@ fn lru_keeps_the_entries_in_use() {
         cache.insert(n, n);
     }
 }
+
+#[test]
+fn a_policy_that_admits_all_keeps_each_new_key() {
+    let cache: Cache<u64, u64> =
+        Cache::builder().max_capacity(100).eviction_policy(policy::frequency_admitting_all()).build();
+    for _ in 0..20 {
+        (0..100).for_each(|key| _ = cache.get_with(key, || key));
+    }
+    for key in 1000..2000 {
+        cache.insert(key, key);
+        assert_eq!(cache.get(&key), Some(key));
+        assert!(cache.entry_count() <= 100);
+    }
+}
