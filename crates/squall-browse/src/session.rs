@@ -47,7 +47,7 @@ pub(crate) struct Session {
 impl Session {
     #[cfg_attr(not(all(target_os = "linux", not(miri))), allow(dead_code))]
     pub(crate) fn new(peer: Peer) -> Session {
-        Session { peer: Some(peer), sent: Sent::default(), records: Records::default() }
+        Session { peer: Some(peer), sent: Sent::default(), records: Default::default() }
     }
 
     /// Returns the author of a change. The client claims a name, and the kernel knows its user and process.

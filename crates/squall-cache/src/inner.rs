@@ -485,7 +485,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         });
     }
 
-    /// Changes the bound. Returns false if there is none.
+    /// Changes the bound. Returns false for a cache without a bound.
     pub(crate) fn set_bound(&self, max: u64) -> bool {
         let Some(bound) = &self.config.bound else { return false };
         bound.set_max(max);
