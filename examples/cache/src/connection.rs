@@ -16,7 +16,7 @@ use std::time::Duration;
 use squall::objects::read_mostly::ReadMostlyExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::cache::{Cache, Room};
+use crate::cache::{Cache, InputPart, Room};
 use crate::drain::{Drain, DrainWait};
 use crate::idle::IdleTimeout;
 use crate::protocol::{Outcome, Parsed, Parser, Request};
@@ -33,20 +33,18 @@ const UNCOUNTED_BYTES: usize = 2 * READ_BYTES;
 /// Maximum time for which a drained connection waits for its client to leave.
 const LINGER_MAX: Duration = Duration::from_secs(1);
 
-/// Received input that the parser has not used yet. The drop gives its part of the memory limit back.
-#[derive(Debug)]
+/// Received input that the parser has not used yet.
 struct Input<'a, S: Store> {
-    cache: &'a Cache<S>,
     bytes: Vec<u8>,
     /// Number of bytes that are used.
     used: usize,
-    /// Number of bytes that count against the memory limit.
-    counted: usize,
+    /// The part of the memory limit that the buffer has.
+    part: InputPart<'a, S>,
 }
 
 impl<S: Store> Input<'_, S> {
     fn new(cache: &Cache<S>) -> Input<'_, S> {
-        Input { cache, bytes: Vec::new(), used: 0, counted: 0 }
+        Input { bytes: Vec::new(), used: 0, part: cache.input_part() }
     }
 
     /// Makes room for `wanted` bytes beside the used ones, a part at a time. So a client that announces a
@@ -63,22 +61,11 @@ impl<S: Store> Input<'_, S> {
         }
         let capacity = size.max(self.bytes.capacity());
         let counted = if capacity > UNCOUNTED_BYTES { capacity } else { 0 };
-        if counted > self.counted {
-            if self.cache.take_for_input(counted - self.counted) == Room::None {
-                return Room::None;
-            }
-        } else {
-            self.cache.give_input_back(self.counted - counted);
+        if self.part.resize(counted as u64) == Room::None {
+            return Room::None;
         }
-        self.counted = counted;
         self.bytes.reserve_exact(more);
         Room::Made
-    }
-}
-
-impl<S: Store> Drop for Input<'_, S> {
-    fn drop(&mut self) {
-        self.cache.give_input_back(self.counted);
     }
 }
 
@@ -155,12 +142,17 @@ where
                 responder.send(&mut stream).await?;
                 return Ok(());
             }
+            Outcome::Request(request @ Request::FlushAll { delay: ..=0, .. }) => {
+                responder.answer(request);
+                // Before the answer is sent. So the client finds none of them in the statistics.
+                run_blocking(cache, Cache::sweep_all).await;
+            }
             Outcome::Request(request) => {
                 // The value in the buffer is about to count as an item.
-                cache.give_input_back(std::mem::take(&mut input.counted));
+                let _ = input.part.resize(0);
                 responder.answer(request);
                 if cache.is_reclaim_due() {
-                    reclaim(cache).await;
+                    run_blocking(cache, |cache| cache.store().reclaim()).await;
                 }
             }
             Outcome::Refused { refusal, noreply } => responder.reply(noreply, refusal.text()),
@@ -171,7 +163,7 @@ where
     }
 }
 
-/// Waits for the client. After the drain has begun, takes only what has arrived.
+/// Waits for the client. After the drain has begun, takes only input that has arrived.
 async fn next_event(
     read: impl Future<Output = io::Result<usize>>,
     mut drain_wait: Pin<&mut DrainWait<'_>>,
@@ -193,8 +185,8 @@ async fn next_event(
 }
 
 /// Closes a connection whose client was answered just now, and may still send. Its input is read and dropped
-/// until it leaves, for a second at most: otherwise the system could reset the connection before the client has
-/// read its answers.
+/// until it leaves, for a second at most: otherwise the system could reset the connection before the client
+/// has read its answers.
 async fn linger<T: AsyncRead + AsyncWrite + Unpin>(mut stream: T) -> io::Result<()> {
     stream.shutdown().await?;
     let mut dropped = [0; 1 << 10];
@@ -204,16 +196,18 @@ async fn linger<T: AsyncRead + AsyncWrite + Unpin>(mut stream: T) -> io::Result<
     Ok(())
 }
 
-/// Waits until the memory of removed entries is free. Uses a thread for blocking calls if there is a
-/// runtime.
-async fn reclaim<S: Store>(cache: &Arc<Cache<S>>) {
+/// Runs a function that takes long or waits. Uses a thread for blocking calls if there is a runtime.
+pub(crate) async fn run_blocking<S: Store>(
+    cache: &Arc<Cache<S>>,
+    f: impl FnOnce(&Cache<S>) + Send + 'static,
+) {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => {
             let cache = cache.clone();
-            // The closure does not panic.
-            let _ = runtime.spawn_blocking(move || cache.store().reclaim()).await;
+            // The function does not panic.
+            let _ = runtime.spawn_blocking(move || f(&cache)).await;
         }
-        Err(_) => cache.store().reclaim(),
+        Err(_) => f(cache),
     }
 }
 

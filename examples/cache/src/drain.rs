@@ -34,8 +34,8 @@ impl Drain {
 
     /// Begins the drain.
     pub fn begin(&self) {
-        // Release: pairs with the acquire in `has_begun`. For I1, the lock of `Notify` orders this store and a
-        // registration: either the registered waker is called, or its owner then sees the flag.
+        // Release: pairs with the acquire in `has_begun`. For I1, the lock of `Notify` orders this store and
+        // a registration: either the registered waker is called, or its owner then sees the flag.
         self.0.has_begun.store(true, Ordering::Release);
         self.0.begin.notify_waiters();
     }

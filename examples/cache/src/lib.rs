@@ -7,9 +7,11 @@ mod cache;
 mod clock;
 mod config;
 mod connection;
+mod data;
 mod drain;
 mod idle;
 mod item;
+mod key;
 mod output;
 pub mod protocol;
 mod responder;
@@ -24,12 +26,14 @@ pub use cache::{Cache, Moment};
 pub use clock::{Clock, Hand};
 pub use config::Config;
 pub use connection::{serve_client, serve_client_until};
+pub use data::Data;
 pub use drain::Drain;
 pub use item::Item;
+pub use key::Key;
 pub use server::{Listener, listen, serve, serve_until};
-pub use squall_store::SquallStore;
+pub use squall_store::{Policy, SquallStore};
 pub use stats::{Fact, Stats};
-pub use store::{Change, Key, Store};
+pub use store::{Bound, Change, Reserved, Store};
 #[cfg(unix)]
 pub use unix_socket::{UnixSocketListener, listen_unix};
 

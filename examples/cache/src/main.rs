@@ -11,13 +11,18 @@ use std::task::Poll;
 use std::time::Duration;
 
 use clap::Parser;
-use squall_cache_example::{Cache, Clock, Config, Drain, Listener, SquallStore, listen, serve_until};
+use squall_cache_example::{Cache, Clock, Config, Drain, Listener, Policy, SquallStore, listen, serve_until};
+
+// The build in which all tests run on this allocator has it already.
+#[cfg(not(squall_global_alloc))]
+#[global_allocator]
+static ALLOCATOR: squall::alloc::LocalityAlloc = squall::alloc::LocalityAlloc;
 
 /// A cache server that speaks memcached's text protocol.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Address or host name to listen on, with the port. By default 127.0.0.1:11211, or none with --unix.
+    /// Address or host name to listen on, with the port. By default 127.0.0.1:11211, but no port with --unix.
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
     /// Path of a Unix socket to listen on.
@@ -41,13 +46,27 @@ struct Arguments {
     /// Seconds a client may be silent before it is disconnected; 0: forever.
     #[arg(long, value_name = "S", default_value_t = 0)]
     idle: u64,
+    /// Policy of evictions to begin with. `squall top` changes it while the server runs.
+    #[arg(long, value_name = "POLICY", default_value = "frequency", value_parser = policy)]
+    policy: Policy,
+    /// Let `squall top` of this user inspect and change the server's objects.
+    #[arg(long)]
+    browse: bool,
     /// Number of serving threads; by default one per processor.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Seconds for the requests that have arrived when SIGTERM or SIGINT ends the server. A second signal ends
-    /// it at once.
+    /// Seconds for the requests that have arrived when SIGTERM or SIGINT ends the server. A second signal
+    /// ends it at once.
     #[arg(long, value_name = "S", default_value_t = 10)]
     drain: u64,
+}
+
+fn policy(text: &str) -> Result<Policy, &'static str> {
+    match text {
+        "frequency" => Ok(Policy::Frequency),
+        "lru" => Ok(Policy::Lru),
+        _ => Err("the policies are frequency and lru"),
+    }
 }
 
 fn mode(text: &str) -> Result<u32, String> {
@@ -75,13 +94,14 @@ fn run(arguments: &Arguments) -> std::io::Result<()> {
     if let Some(threads) = arguments.threads {
         runtime.worker_threads(threads.into());
     }
+    let _browse = if arguments.browse { Some(squall::browse::serve()?) } else { None };
     let rest_max = Duration::from_secs(arguments.drain);
     let runtime = runtime.enable_all().build()?;
     let is_drained = runtime.block_on(async {
         // Before the first client can come.
         let signals = Signals::new()?;
         let listeners = listeners(arguments).await?;
-        let cache = Cache::new(SquallStore::new(), config, Clock::system());
+        let cache = Cache::new(SquallStore::with_policy(arguments.policy), config, Clock::system());
         std::io::Result::Ok(run_until_signal(&cache, listeners, signals, rest_max).await)
     })?;
     // Without the second signal, no task runs any more.
@@ -111,13 +131,14 @@ async fn listeners(arguments: &Arguments) -> std::io::Result<Vec<Listener>> {
         tell(&format!("serving on {}", path.display()));
     }
     #[cfg(not(unix))]
-    if arguments.unix.is_some() {
+    if let (Some(_), _) = (&arguments.unix, arguments.unix_mode) {
         return Err(std::io::Error::other("this system has no Unix sockets"));
     }
     Ok(listeners)
 }
 
-/// Serves until the first signal, and then drains until the second. Returns whether all connections have ended.
+/// Serves until the first signal, and then drains until the second. Returns whether all connections have
+/// ended.
 async fn run_until_signal(
     cache: &Arc<Cache<SquallStore>>,
     listeners: Vec<Listener>,

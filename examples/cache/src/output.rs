@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
+use crate::data::Data;
 use crate::idle::IdleTimeout;
 use crate::item::Item;
 
 /// Size at which the output is sent before another answer is made.
 pub(crate) const FULL_BYTES: usize = 64 << 10;
-/// Larger values are not copied: they are sent from their place.
-const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// Answers, one behind the other.
 #[derive(Debug, Default)]
@@ -64,12 +63,13 @@ impl Output {
     }
 
     /// Appends a value.
-    pub(crate) fn data(&mut self, data: &Arc<[u8]>) {
-        if data.len() > COPIED_BYTES_MAX {
-            self.large.push((self.bytes.len(), data.clone()));
-            self.large_bytes += data.len();
-        } else {
-            self.text(data);
+    pub(crate) fn data(&mut self, data: &Data) {
+        match data.shared() {
+            Some(shared) => {
+                self.large.push((self.bytes.len(), shared.clone()));
+                self.large_bytes += shared.len();
+            }
+            None => self.text(data),
         }
     }
 
@@ -83,7 +83,8 @@ impl Output {
         self.bytes.is_empty()
     }
 
-    fn len(&self) -> usize {
+    /// Returns the size of all output.
+    pub(crate) fn len(&self) -> usize {
         self.bytes.len() + self.large_bytes
     }
 

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::task::JoinSet;
 
 use crate::cache::Cache;
-use crate::connection::serve_client_until;
+use crate::connection::{run_blocking, serve_client_until};
 use crate::drain::{Drain, DrainWait};
 use crate::stats::Fact;
 use crate::store::Store;
@@ -105,9 +105,9 @@ pub async fn serve<S: Store>(cache: Arc<Cache<S>>, listener: impl Into<Listener>
     unreachable!("its drain never begins")
 }
 
-/// Serves clients of these listeners until the drain begins. Then closes the listeners, and answers the requests
-/// that have arrived. Returns after `rest_max` at the latest, and whether all connections had ended by then.
-/// Open ones are closed.
+/// Serves clients of these listeners until the drain begins. Then closes the listeners, and answers the
+/// requests that have arrived. Returns after `rest_max` at the latest, and whether all connections had ended
+/// by then. Open ones are closed.
 pub async fn serve_until<S: Store>(
     cache: &Arc<Cache<S>>,
     listeners: Vec<Listener>,
@@ -174,12 +174,18 @@ where
     });
 }
 
-/// Sweeps a few entries at a time, forever. So items that no client asks for are removed too.
+/// Sweeps a few entries at a time, forever. So items that no client asks for are removed too. After a delayed
+/// flush, sweeps all at once.
 async fn sweep<S: Store>(cache: Arc<Cache<S>>) {
-    let (mut from, mut visited) = (0, 0);
+    let (mut from, mut visited, mut era) = (0, 0, cache.moment().era);
     loop {
         let pause = Duration::from_secs_f64(visited as f64 / SWEPT_PER_S);
         tokio::time::sleep(pause.max(SWEEP_PAUSE_MIN)).await;
+        let now = cache.moment().era;
+        if now != era {
+            era = now;
+            run_blocking(&cache, Cache::sweep_all).await;
+        }
         let (next, looked_at) = cache.sweep(from);
         (from, visited) = (next.unwrap_or(0), looked_at);
     }

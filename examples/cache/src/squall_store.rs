@@ -1,28 +1,63 @@
-//! The store that this server demonstrates: a Squall map.
-
-use std::hash::RandomState;
+//! The store that this server demonstrates: a Squall cache.
 
 use squall::Handle;
-use squall::objects::map::{self, Compute, Map, MapExt, OwnedMap};
-use squall::rcu::pin;
+use squall::cache::ops::compute::Op;
+use squall::cache::policy::{self, Eviction};
+use squall::cache::{Cache, DefaultHasher, Reservation};
 
 use crate::item::Item;
-use crate::store::{Change, Key, Store};
+use crate::key::Key;
+use crate::store::{Bound, Change, Reserved, Store};
 
-/// Entries in a map of `squall::objects`. A read takes no lock and writes no shared memory. The map's form
-/// may be swapped while the server runs.
+/// The memory limit until the server sets its own. The policy allocates its state for a larger one when there
+/// are some entries.
+const MEMORY_BYTES: u64 = 256 << 10;
+
+/// A policy of evictions, to begin with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Evicts the entry that is used least often. A new entry must be wanted often to take its place.
+    #[default]
+    Frequency,
+    /// Evicts the entry that was unused for longest.
+    Lru,
+}
+
+/// Entries in a [`squall::cache::Cache`]. A read takes no lock, and writes no memory that others read but one
+/// mark per entry and epoch. The cache keeps the memory limit, with a policy that may be swapped while the
+/// server runs.
 #[derive(Debug)]
-pub struct SquallStore(OwnedMap<Key, Item>);
+pub struct SquallStore(Cache<Key, Item>);
 
 impl SquallStore {
-    /// Makes an empty store, with a map in the shared form.
+    /// Makes an empty store.
     pub fn new() -> SquallStore {
-        SquallStore(map::shared())
+        SquallStore::with_policy(Policy::default())
     }
 
-    /// Returns the map's handle, for example to swap its form while the server runs.
-    pub fn map(&self) -> Handle<dyn Map<Key, Item, RandomState>> {
-        self.0.handle()
+    /// Makes an empty store that begins with this policy.
+    pub fn with_policy(policy: Policy) -> SquallStore {
+        let policy = match policy {
+            Policy::Frequency => policy::frequency(),
+            Policy::Lru => policy::lru(),
+        };
+        let entries = Cache::builder()
+            .name("entries")
+            .max_memory(MEMORY_BYTES)
+            .weigher(|key: &Key, item: &Item| Item::owned_bytes(key, item.data.len()))
+            .eviction_policy(policy)
+            .record_statistics();
+        SquallStore(entries.build())
+    }
+
+    /// Returns the cache, for example to swap its policy while the server runs.
+    pub fn cache(&self) -> &Cache<Key, Item> {
+        &self.0
+    }
+
+    /// Returns the policy's handle.
+    pub fn policy(&self) -> Handle<dyn Eviction> {
+        self.0.policy()
     }
 }
 
@@ -32,40 +67,31 @@ impl Default for SquallStore {
     }
 }
 
-impl From<OwnedMap<Key, Item>> for SquallStore {
-    fn from(map: OwnedMap<Key, Item>) -> SquallStore {
-        SquallStore(map)
-    }
-}
-
 impl Store for SquallStore {
     #[inline]
     fn read<R>(&self, key: &[u8], f: impl FnOnce(&Item) -> R) -> Option<R> {
-        self.0.handle().with(key, f)
+        self.0.with(key, f)
     }
 
     fn change(&self, key: &[u8], mut f: impl FnMut(Option<&Item>) -> Change) {
-        let _ = self.0.handle().compute(key.into(), |item| match f(item) {
-            Change::Keep => Compute::Keep,
-            Change::Put(item) => Compute::Put(item),
-            Change::Remove => Compute::Remove,
+        self.0.compute(key.into(), |item| match f(item) {
+            Change::Keep => Op::Nop,
+            Change::Put(item) => Op::Put(item),
+            Change::Remove => Op::Remove,
         });
     }
 
     fn visit(&self, from: u64, mut f: impl FnMut(&[u8], &Item) -> bool) -> Option<u64> {
-        pin(|guard| {
-            let store = self.0.handle().read(guard);
-            let (mut next, mut shown, mut more) = (Some(from), false, true);
-            while let Some(at) = next
-                && !shown
-            {
-                next = store.visit_from(at, |key, item| {
-                    shown = true;
-                    more = more && f(key, item);
-                });
-            }
-            next
-        })
+        let (mut next, mut shown, mut more) = (Some(from), false, true);
+        while let Some(at) = next
+            && !shown
+        {
+            next = self.0.visit_from(at, |key, item| {
+                shown = true;
+                more = more && f(key, item);
+            });
+        }
+        next
     }
 
     fn reclaim(&self) {
@@ -74,6 +100,40 @@ impl Store for SquallStore {
     }
 
     fn len(&self) -> usize {
-        self.0.handle().len()
+        self.0.entry_count() as usize
+    }
+
+    fn bound(&self) -> Option<&dyn Bound> {
+        Some(self)
+    }
+}
+
+impl Bound for SquallStore {
+    fn set_limit(&self, bytes: u64) {
+        self.0.set_max_capacity(bytes);
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.0.weighted_size()
+    }
+
+    fn reserved_bytes(&self) -> u64 {
+        self.0.reserved()
+    }
+
+    fn evictions(&self) -> u64 {
+        let statistics = self.0.statistics();
+        // An item that the policy does not admit is evicted at once.
+        statistics.evictions + statistics.refusals
+    }
+
+    fn reserve(&self) -> Box<dyn Reserved + '_> {
+        Box::new(self.0.reserve(0).expect("nothing always fits"))
+    }
+}
+
+impl Reserved for Reservation<'_, Key, Item, DefaultHasher> {
+    fn resize(&mut self, bytes: u64) -> bool {
+        Reservation::resize(self, bytes)
     }
 }

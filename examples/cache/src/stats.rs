@@ -1,5 +1,4 @@
-//! Counters of the server, as adaptive counters. Each is one word while one processor counts, and
-//! distributed when several do.
+//! Counters of the server. Each processor counts in words of its own, since each request counts.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -35,12 +34,11 @@ pub enum Fact {
     BytesRead,
     BytesWritten,
     TotalItems,
-    Evictions,
     Reclaimed,
 }
 
 /// All events with their names in `stats`, in the order of the enumeration.
-const FACTS: [(Fact, &str); 27] = [
+const FACTS: [(Fact, &str); 26] = [
     (Fact::TotalConnections, "total_connections"),
     (Fact::RejectedConnections, "rejected_connections"),
     (Fact::IdleKicks, "idle_kicks"),
@@ -66,7 +64,6 @@ const FACTS: [(Fact, &str); 27] = [
     (Fact::BytesRead, "bytes_read"),
     (Fact::BytesWritten, "bytes_written"),
     (Fact::TotalItems, "total_items"),
-    (Fact::Evictions, "evictions"),
     (Fact::Reclaimed, "reclaimed"),
 ];
 
@@ -81,7 +78,10 @@ pub struct Stats {
 impl Stats {
     pub(crate) fn new() -> Stats {
         Stats {
-            counters: FACTS.iter().map(|_| counter::adaptive()).collect(),
+            counters: FACTS
+                .iter()
+                .map(|(_, name)| counter::distributed().named(format!("server.{name}")))
+                .collect(),
             at_reset: Mutex::new([0; FACTS.len()]),
         }
     }

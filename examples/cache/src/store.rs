@@ -2,9 +2,6 @@
 
 use crate::item::Item;
 
-/// A key of 1 to 250 bytes.
-pub type Key = Box<[u8]>;
-
 /// A decision about an entry.
 #[derive(Debug)]
 pub enum Change {
@@ -43,4 +40,34 @@ pub trait Store: Send + Sync + 'static {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Returns the memory limit, if the store has one. Otherwise it grows with its entries.
+    fn bound(&self) -> Option<&dyn Bound> {
+        None
+    }
+}
+
+/// The memory limit of a store. It evicts entries for each change that needs room. An item for which
+/// there is no room is evicted at once.
+pub trait Bound: Sync {
+    /// Sets the limit. A lower one evicts entries at once.
+    fn set_limit(&self, bytes: u64);
+
+    /// Returns the memory that all entries need.
+    fn used_bytes(&self) -> u64;
+
+    /// Returns the size of all parts that entries cannot use.
+    fn reserved_bytes(&self) -> u64;
+
+    /// Returns the number of evictions so far.
+    fn evictions(&self) -> u64;
+
+    /// Returns a part of the limit that entries cannot use. It begins with 0 bytes.
+    fn reserve(&self) -> Box<dyn Reserved + '_>;
+}
+
+/// A part of a memory limit. The drop gives it back.
+pub trait Reserved: Send {
+    /// Makes the part larger or smaller. Returns false if it does not fit. Then it stays as it was.
+    fn resize(&mut self, bytes: u64) -> bool;
 }

@@ -82,13 +82,45 @@ fn the_newest_meta_flags_are_known() {
             "md k q q\r\nmd k z\r\nmd k Tx\r\n",
             "CLIENT_ERROR duplicate flag\r\nCLIENT_ERROR invalid flag\r\nCLIENT_ERROR bad token in command line format\r\n",
         ),
-        (
-            "ms k 1 b I\r\nx\r\nms Zm9v 1 b\r\nx\r\nme Zm9v b\r\n",
-            "CLIENT_ERROR error decoding key\r\nHD\r\nME Zm9v exp=-1 la=0 cas=1 fetch=no cls=1 size=164\r\n",
-        ),
     ] {
         assert_eq!(say(&cache(), sent), expected, "to {sent:?}");
     }
+    let debugged = say(&cache(), "ms Zm9v 1 b T70\r\nx\r\nme Zm9v b\r\nmg foo\r\nme foo\r\n");
+    let lines: Vec<&str> = debugged.lines().map(|line| line.split(" size=").next().unwrap_or("")).collect();
+    assert_eq!(
+        lines,
+        ["HD", "ME Zm9v exp=70 la=0 cas=1 fetch=no cls=1", "HD", "ME Zm9v exp=70 la=0 cas=1 fetch=yes cls=1"]
+    );
+}
+
+#[test]
+fn keys_can_be_dumped() {
+    let cache = cache();
+    let stored = "set a 0 0 3\r\nabc\r\nset b 0 100 1\r\nx\r\nms Zm9v 1 b\r\nx\r\nset dead 0 -1 1\r\nx\r\n";
+    assert_eq!(say(&cache, stored), "STORED\r\nSTORED\r\nHD\r\nSTORED\r\n");
+    let dumped = say(&cache, "stats cachedump 1 0\r\n");
+    let mut lines: Vec<&str> = dumped.lines().collect();
+    assert_eq!(lines.pop(), Some("END"));
+    lines.sort_unstable();
+    let b = format!("ITEM b [1 b; {} s]", BEGAN + 100);
+    assert_eq!(lines, ["ITEM a [3 b; 0 s]", &b]);
+    assert_eq!(say(&cache, "stats cachedump 1 1\r\n").lines().count(), 2);
+    for (sent, answer) in [
+        ("cachedump", "CLIENT_ERROR bad command line"),
+        ("cachedump 1", "CLIENT_ERROR bad command line"),
+        ("cachedump x 1", "CLIENT_ERROR bad command line format"),
+        ("cachedump 1 -1", "CLIENT_ERROR bad command line format"),
+        ("cachedump 64 0", "CLIENT_ERROR Illegal slab id"),
+        ("cachedump 63 0", "END"),
+    ] {
+        assert_eq!(say(&cache, &format!("stats {sent}\r\n")), format!("{answer}\r\n"), "to {sent:?}");
+    }
+    // A dump ends at 1 MiB.
+    let key = "k".repeat(200);
+    let many: String = (0..20_000).map(|n| format!("set {key}{n} 0 0 1 noreply\r\nx\r\n")).collect();
+    say(&cache, &many);
+    let dumped = say(&cache, "stats cachedump 1 0\r\n");
+    assert!((1 << 20..(1 << 20) + 1000).contains(&dumped.len()) && dumped.ends_with("END\r\n"));
 }
 
 #[test]
@@ -252,17 +284,27 @@ fn statistics_count_the_commands() {
         "STAT total_items 3",
         "STAT reclaimed 1",
         "STAT limit_maxbytes 67108864",
-        "STAT bytes 164",
+        "STAT read_buf_bytes 0",
+        "STAT evictions 0",
+        "STAT accepting_conns 1",
     ] {
         assert!(stats.lines().any(|found| found == line), "{line} is not in {stats}");
     }
     assert!(stats.ends_with("END\r\n"));
-    let items = "STAT items:1:number 1\r\nSTAT items:1:mem_requested 164\r\nSTAT items:1:evicted 0\r\nSTAT items:1:outofmemory 0\r\n\
-                 STAT items:1:reclaimed 1\r\nEND\r\n";
+    let bytes = cache.used_bytes();
+    assert!((10..1000).contains(&bytes), "{bytes}");
+    assert!(stats.contains(&format!("STAT bytes {bytes}\r\n")));
+    let items = format!(
+        "STAT items:1:number 1\r\nSTAT items:1:mem_requested {bytes}\r\nSTAT items:1:evicted 0\r\n\
+         STAT items:1:outofmemory 0\r\nSTAT items:1:reclaimed 1\r\nEND\r\n"
+    );
     assert_eq!(say(&cache, "stats items\r\n"), items);
     let slabs = say(&cache, "stats slabs\r\n");
     assert!(slabs.starts_with("STAT 1:get_hits 1\r\nSTAT 1:cmd_set 5\r\n"), "{slabs}");
-    assert!(slabs.ends_with("STAT active_slabs 1\r\nSTAT total_malloced 164\r\nEND\r\n"), "{slabs}");
+    assert!(
+        slabs.ends_with(&format!("STAT active_slabs 1\r\nSTAT total_malloced {bytes}\r\nEND\r\n")),
+        "{slabs}"
+    );
     assert_eq!(say(&cache, "stats sizes\r\n"), "STAT sizes_status disabled\r\nEND\r\n");
     assert_eq!(say(&cache, "stats reset\r\nstats nothing\r\n"), "RESET\r\nERROR\r\n");
     assert!(say(&cache, "stats\r\n").contains("STAT cmd_get 0\r\n"));

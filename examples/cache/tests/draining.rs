@@ -1,14 +1,17 @@
 //! The end of a server: requests that have arrived are answered, and all connections end.
+#![cfg(unix)]
 
 mod common;
+#[path = "common/program.rs"]
+mod program;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
 use common::{BEGAN, Client, TIMEOUT, TestCache};
+use program::Program;
 use squall_cache_example::{Cache, Clock, Config, Drain, Fact, SquallStore, Store, serve_until};
 use tokio::task::JoinHandle;
 
@@ -124,54 +127,6 @@ fn clients_that_do_not_take_their_answers_are_cut_off_in_the_end() {
     }
 }
 
-/// The program, until the drop.
-struct Program {
-    child: Child,
-    /// The first lines that it printed: the places where it listens.
-    places: Vec<String>,
-}
-
-impl Program {
-    fn start(arguments: &[&str], places: usize) -> Program {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_squall-cached"));
-        let mut child = command.args(arguments).stderr(Stdio::piped()).spawn().expect("the server starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
-        let places = (0..places)
-            .map(|_| {
-                let line = lines.next().expect("it prints where it listens").expect("it is text");
-                line.strip_prefix("serving on ").expect("it is a place").to_owned()
-            })
-            .collect();
-        Program { child, places }
-    }
-
-    fn signal(&self, name: &str) {
-        let mut kill = Command::new("kill");
-        kill.args([&format!("-{name}"), &self.child.id().to_string()]);
-        assert!(kill.status().expect("there is the program kill").success());
-    }
-
-    /// Returns whether the program ended without an error.
-    fn end(&mut self) -> bool {
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("it is our child") {
-                return status.success();
-            }
-            assert!(begun.elapsed() < TIMEOUT, "the program does not end");
-            thread::yield_now();
-        }
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[cfg(unix)]
 #[test]
 fn a_signal_ends_the_program_in_order() {
     for signal in ["TERM", "INT"] {
@@ -184,7 +139,6 @@ fn a_signal_ends_the_program_in_order() {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn a_second_signal_ends_the_program_at_once() {
     let mut program = Program::start(&["--listen", "127.0.0.1:0", "--drain", "3600"], 1);
@@ -198,7 +152,6 @@ fn a_second_signal_ends_the_program_at_once() {
     assert!(program.end());
 }
 
-#[cfg(unix)]
 #[test]
 fn a_unix_socket_serves_beside_a_port_and_is_removed_in_the_end() {
     use std::os::unix::fs::PermissionsExt;

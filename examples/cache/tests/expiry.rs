@@ -126,3 +126,34 @@ fn the_sweeper_removes_unrequested_items() {
     assert!(steps >= 6000 / 1024, "{steps} steps: it looked at too many at once");
     assert!((0..3000).all(|i| is_there(&cache, &format!("long-{i}"))));
 }
+
+#[test]
+fn flushed_entries_leave_the_statistics_before_the_answer() {
+    let (cache, hand) = cache_with(Config::default());
+    for i in 0..2000 {
+        say(&cache, &format!("set k{i} 0 0 1 noreply\r\nx\r\n"));
+    }
+    assert_eq!(say(&cache, "flush_all 10\r\nget k0\r\n"), "OK\r\nVALUE k0 0 1\r\nx\r\nEND\r\n");
+    assert_eq!(cache.store().len(), 2000);
+    let stats = say(&cache, "flush_all\r\nstats\r\n");
+    assert!(stats.contains("STAT curr_items 0\r\n") && stats.contains("STAT bytes 0\r\n"), "{stats}");
+    // The delayed one was replaced.
+    say(&cache, "set k 0 0 1\r\nx\r\n");
+    hand.advance(100);
+    assert!(is_there(&cache, "k"));
+}
+
+#[test]
+fn a_due_flush_empties_a_server_that_no_client_uses() {
+    let served = common::Served::new(Config::default());
+    let mut client = served.client();
+    assert_eq!(client.set("k", "v"), "STORED");
+    assert_eq!(client.ask("flush_all 10"), "OK");
+    served.hand.advance(10);
+    let begun = std::time::Instant::now();
+    while !served.cache.store().is_empty() {
+        assert!(begun.elapsed() < common::TIMEOUT, "the entry is still there");
+        std::thread::yield_now();
+    }
+    assert_eq!(served.cache.used_bytes(), 0);
+}

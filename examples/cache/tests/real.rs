@@ -169,7 +169,8 @@ fn request(random: &mut Random, dialogue: u64) -> String {
     }
 }
 
-/// Returns a random meta request, with the flags of memcached 1.6.18. Its keys are those of meta requests alone.
+/// Returns a random meta request, with the flags of memcached 1.6.18. Its keys are those of meta requests
+/// alone.
 fn meta_request(random: &mut Random, dialogue: u64) -> String {
     const GET: [&str; 16] =
         ["v", "t", "f", "s", "k", "q", "Oab", "T0", "T100", "N0", "N50", "R30", "R200", "Tx", "L", "z"];
@@ -198,8 +199,8 @@ fn meta_request(random: &mut Random, dialogue: u64) -> String {
         let mut flags = String::new();
         for _ in 0..random.below(5) {
             let flag = of[random.below(of.len())];
-            // The error of a flag that comes twice is another one in later versions. A made item has the time of
-            // `N` here, and there that of the last flag.
+            // The error of a flag that comes twice is another one in later versions. A made item has the time
+            // of `N` here, and there that of the last flag.
             let other = match &flag[..1] {
                 "T" => "N",
                 "N" => "T",

@@ -8,8 +8,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use squall::objects::map;
-use squall::swap::Swap;
+use squall::cache::policy;
 
 use common::{Barrier, Client, Random, Script, Served, TIMEOUT, answers, cache, cache_with, play, say};
 use squall_cache_example::{Config, Fact, Store};
@@ -50,7 +49,7 @@ fn increments_of_many_clients_add_up() {
 }
 
 #[test]
-fn the_map_is_swapped_while_it_serves_and_nothing_is_lost() {
+fn the_policy_is_swapped_while_it_serves_and_nothing_is_lost() {
     const EACH: usize = 150;
     let served = Served::new(Config::default());
     assert_eq!(served.client().set("n", "0"), "STORED");
@@ -71,8 +70,8 @@ fn the_map_is_swapped_while_it_serves_and_nothing_is_lost() {
             });
         }
         while working.load(Ordering::Relaxed) > 0 {
-            let form = if swaps % 2 == 0 { map::new_locked() } else { map::new_shared() };
-            Swap::new(served.cache.store().map()).run(form).expect("no call holds it up for long");
+            let new = if swaps % 2 == 0 { policy::new_lru() } else { policy::new_frequency() };
+            served.cache.store().cache().swap_policy(new).expect("no call holds it up for long");
             swaps += 1;
         }
     });
@@ -194,7 +193,7 @@ fn a_storm_of_large_values_keeps_the_limit() {
             assert!(calm.gets("calm").is_none_or(|(value, _)| value == i.to_string()));
         }
     });
-    assert!(served.cache.stats().total(Fact::Evictions) > 0);
+    assert!(served.cache.evictions() > 0);
 }
 
 /// Values that many clients have sent in part. They count against the limit, with the entries.
@@ -222,8 +221,7 @@ fn half_sent_values_keep_the_limit() {
         }
         assert!(served.cache.input_bytes() + served.cache.used_bytes() <= limit);
     }
-    let stats = served.cache.stats();
-    assert!(served.cache.input_bytes() > limit / 2 && stats.total(Fact::Evictions) > 0);
+    assert!(served.cache.input_bytes() > limit / 2 && served.cache.evictions() > 0);
     for client in &mut clients {
         client.send(format!("{}\r\n", "x".repeat(1_000_000 - SENT)).as_bytes());
         match &client.line()[..] {
@@ -310,67 +308,69 @@ fn garbage_is_answered_and_never_waited_for() {
     }
 }
 
+/// Words of which garbage is made.
+const GARBAGE: [&str; 56] = [
+    "get",
+    "gets",
+    "gat",
+    "gats",
+    "set",
+    "add",
+    "replace",
+    "append",
+    "prepend",
+    "cas",
+    "delete",
+    "incr",
+    "decr",
+    "touch",
+    "flush_all",
+    "stats",
+    "version",
+    "verbosity",
+    "cache_memlimit x",
+    "noreply",
+    "0",
+    "1",
+    "-1",
+    "5",
+    "50",
+    "5001",
+    "99999999999999999999",
+    "k",
+    "key",
+    "other",
+    "mg",
+    "ms",
+    "md",
+    "ma",
+    "me",
+    "mn",
+    "ms k 3",
+    "b",
+    "v",
+    "q",
+    "I",
+    "x",
+    "N0",
+    "T-1",
+    "R5",
+    "C1",
+    "E7",
+    "MA",
+    "D3",
+    "Oabc",
+    "\r\n",
+    "\r\n",
+    "\r\n",
+    "\n",
+    "\r",
+    "set k 0 0 3\r\nabc\r\nget k\r\n",
+];
+
 impl Random {
     /// Returns bytes that sometimes begin like requests.
     fn garbage(&mut self) -> Vec<u8> {
-        const WORDS: [&str; 56] = [
-            "get",
-            "gets",
-            "gat",
-            "gats",
-            "set",
-            "add",
-            "replace",
-            "append",
-            "prepend",
-            "cas",
-            "delete",
-            "incr",
-            "decr",
-            "touch",
-            "flush_all",
-            "stats",
-            "version",
-            "verbosity",
-            "cache_memlimit x",
-            "noreply",
-            "0",
-            "1",
-            "-1",
-            "5",
-            "50",
-            "5001",
-            "99999999999999999999",
-            "k",
-            "key",
-            "other",
-            "mg",
-            "ms",
-            "md",
-            "ma",
-            "me",
-            "mn",
-            "ms k 3",
-            "b",
-            "v",
-            "q",
-            "I",
-            "x",
-            "N0",
-            "T-1",
-            "R5",
-            "C1",
-            "E7",
-            "MA",
-            "D3",
-            "Oabc",
-            "\r\n",
-            "\r\n",
-            "\r\n",
-            "\n",
-            "\r",
-            "set k 0 0 3\r\nabc\r\nget k\r\n",
-        ];
         // Three draws of each seed are thrown away: small seeds begin alike.
         (0..3).for_each(|_| _ = self.next());
         let mut bytes = Vec::new();
@@ -379,7 +379,7 @@ impl Random {
                 0 => bytes.extend((0..self.below(40)).map(|_| self.next() as u8)),
                 1 => bytes.extend(std::iter::repeat_n(b'x', self.below(6000))),
                 2..=4 => bytes.extend_from_slice(b"\r\n"),
-                _ => bytes.extend_from_slice(WORDS[self.below(WORDS.len())].as_bytes()),
+                _ => bytes.extend_from_slice(GARBAGE[self.below(GARBAGE.len())].as_bytes()),
             }
             if self.below(4) > 0 {
                 bytes.push(b' ');

@@ -1,8 +1,6 @@
 //! The meta commands that read, delete and count. `storing.rs` has `ms`.
 
 use super::{Cache, CasNumbers, Changed, Moment, Room, StoreResult, number};
-use squall::objects::read_mostly::ReadMostlyExt;
-
 use crate::item::Item;
 use crate::protocol::{Meta, Options};
 use crate::stats::Fact;
@@ -16,7 +14,7 @@ pub(crate) struct Hit {
     /// Whether a client had read the item.
     pub(crate) was_fetched: bool,
     /// Approximate seconds since the last use.
-    pub(crate) idle_s: u32,
+    pub(crate) idle_s: u64,
     /// Whether the command made the item.
     pub(crate) is_new: bool,
     /// Whether the client is told to renew the item.
@@ -53,9 +51,9 @@ enum Seen<R> {
 impl Hit {
     fn new(item: &Item, moment: Moment, has_won: bool) -> Hit {
         Hit {
-            expires_before: item.expires,
+            expires_before: item.expires(),
             was_fetched: item.is_fetched(),
-            idle_s: (moment.now as u32).saturating_sub(item.used()),
+            idle_s: moment.now.saturating_sub(item.used()),
             is_new: false,
             has_won,
             was_token_sent: item.is_token_sent(),
@@ -64,8 +62,8 @@ impl Hit {
 }
 
 impl<S: Store> Cache<S> {
-    /// Runs an `mg`: calls `answer` with the item and its state, or returns `None` if the key is absent. An item
-    /// that the command leaves as it is, is not copied.
+    /// Runs an `mg`: calls `answer` with the item and its state, and returns its result if there is one. An
+    /// item that the command leaves as it is, is not copied.
     pub(crate) fn meta_get<R>(
         &self,
         meta: &Meta<'_>,
@@ -80,7 +78,7 @@ impl<S: Store> Cache<S> {
                 return Seen::Dead;
             }
             let effect = self.effect(meta, item, moment);
-            if (effect != Effect { expires: item.expires, has_won: false }) {
+            if (effect != Effect { expires: item.expires(), has_won: false }) {
                 return Seen::Changes;
             }
             let hit = Hit::new(item, moment, false);
@@ -128,7 +126,7 @@ impl<S: Store> Cache<S> {
                 let Effect { expires, has_won } = self.effect(meta, old, moment);
                 let hit = Hit::new(old, moment, has_won);
                 let mut item = if options.is_unnoticed { old.clone() } else { old.expiring(expires, moment) };
-                item.expires = expires;
+                item.set_expires(expires);
                 item.set_token_sent(has_won || old.is_token_sent());
                 if !options.is_unnoticed {
                     item.note_use(moment);
@@ -159,8 +157,7 @@ impl<S: Store> Cache<S> {
         let cas = options.new_cas.unwrap_or_else(|| self.cas(cas));
         let mut item = Item::new(data.into(), 0, self.expires(exptime, moment), cas, moment);
         item.set_binary_key(options.is_binary);
-        let limit = self.config().read(|config| config.memory_bytes_max);
-        match self.make_room(item.bytes(key), limit, moment) {
+        match self.room(item.bytes(key)) {
             Room::Made => Some(item),
             Room::None => {
                 self.stats.note(Fact::StoreNoMemory);
@@ -172,7 +169,7 @@ impl<S: Store> Cache<S> {
     /// Returns the effect of the flags `T` and `R` in their order, and of a stale item.
     fn effect(&self, meta: &Meta<'_>, item: &Item, moment: Moment) -> Effect {
         let options = &meta.options;
-        let (mut expires, mut has_won) = (item.expires, item.is_stale());
+        let (mut expires, mut has_won) = (item.expires(), item.is_stale());
         if options.exptime.is_some() || options.recache.is_some() {
             for (letter, _) in meta.flags() {
                 match (letter, options.exptime, options.recache) {
@@ -199,7 +196,7 @@ impl<S: Store> Cache<S> {
             let mut item = old.clone();
             if options.removes_value {
                 let expires = self.expires(options.exptime.unwrap_or(0), moment);
-                item = Item::new([].into(), options.client_flags, expires, old.cas, moment);
+                item = Item::new(b"".into(), options.client_flags, expires, old.cas, moment);
                 item.set_binary_key(old.has_binary_key());
             } else if !options.invalidates {
                 return (Change::Remove, StoreResult::Stored);
@@ -207,7 +204,7 @@ impl<S: Store> Cache<S> {
             item.cas = new_cas.unwrap_or(old.cas);
             if options.invalidates {
                 if let Some(exptime) = options.exptime {
-                    item.expires = self.expires(exptime, moment);
+                    item.set_expires(self.expires(exptime, moment));
                 }
                 item.set_stale(true);
                 // The next client that reads it is told to renew it.
@@ -238,7 +235,7 @@ impl<S: Store> Cache<S> {
                     Some(made) => self.change(key, moment, |old| match old {
                         Some(_) => self.counted(old, options, is_up, new_cas, moment),
                         None => {
-                            let (number, cas, expires) = (options.initial, made.cas, made.expires);
+                            let (number, cas, expires) = (options.initial, made.cas, made.expires());
                             let made_count = Count { number, cas, expires_before: 0, expires };
                             (Change::Put(made.clone()), Changed::Done(made_count))
                         }
@@ -269,9 +266,9 @@ impl<S: Store> Cache<S> {
         let number = if is_up { number.wrapping_add(delta) } else { number.saturating_sub(delta) };
         let mut item = old.with_data(number.to_string().into_bytes().into(), new_cas);
         if let Some(exptime) = options.exptime {
-            item.expires = self.expires(exptime, moment);
+            item.set_expires(self.expires(exptime, moment));
         }
-        let count = Count { number, cas: new_cas, expires_before: old.expires, expires: item.expires };
+        let count = Count { number, cas: new_cas, expires_before: old.expires(), expires: item.expires() };
         (Change::Put(item), Changed::Done(count))
     }
 

@@ -1,10 +1,8 @@
 //! The effect of each command on the entries, for any store and any kind of connection.
 //!
-//! - I1. `used_bytes` is the sum of [`Item::bytes`] over the entries of the store, while no thread changes
-//!   any. Each change goes through [`Cache::change`], which adds the new size and subtracts the old one.
-//! - I2. A dead item, expired or flushed, is absent to every command. The next change of its key removes
+//! - I1. A dead item, expired or flushed, is absent to every command. The next change of its key removes
 //!   it, or the sweeper.
-//! - I3. A value's `cas` number is never given to another value.
+//! - I2. A value's `cas` number is never given to another value.
 
 mod meta;
 mod storing;
@@ -23,17 +21,14 @@ use squall::objects::read_mostly::{self, OwnedReadMostly, ReadMostly, ReadMostly
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::item::Item;
+use crate::key::Key;
 use crate::stats::{Fact, Stats};
-use crate::store::{Change, Key, Store};
+use crate::store::{Bound, Change, Reserved, Store};
 
 /// Larger numbers are dates: memcached's thirty days.
 const RELATIVE_S_MAX: i64 = 60 * 60 * 24 * 30;
 /// Replaces an expiry in the past: a date that every clock has passed.
 const PAST: u64 = 1;
-/// Entries that an eviction draws. It evicts the one that was not used for longest.
-const DRAWN: usize = 8;
-/// Maximum number of evictions for one command.
-const EVICTIONS_MAX: usize = 1024;
 /// Minimum size of a removed entry that counts for [`Cache::is_reclaim_due`]. Smaller entries cannot fill
 /// much memory in the time until it is free.
 const GONE_BYTES_MIN: u64 = 4 << 10;
@@ -58,13 +53,10 @@ pub struct Cache<S> {
     /// Held by the thread that runs a due flush.
     flushing: Mutex<()>,
     next_cas: AtomicU64,
-    used_bytes: AtomicU64,
-    /// Bytes of large buffers of input.
-    input_bytes: AtomicU64,
     /// Bytes of large entries that were replaced or removed since a thread last waited for their memory.
     gone_bytes: AtomicU64,
-    /// State of the generator that draws entries to evict.
-    draw: AtomicU64,
+    /// Evictions before the last reset of the statistics.
+    evictions_at_reset: AtomicU64,
     connections: AtomicUsize,
 }
 
@@ -92,18 +84,18 @@ pub(crate) enum Changed<T> {
     NoMemory,
 }
 
-/// Result of making room.
+/// Whether there is room in the memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Room {
-    /// There is room.
+    /// There is room, perhaps after evictions.
     Made,
-    /// There is no room, and no more entry could be evicted.
+    /// There is no room, even without entries.
     None,
 }
 
 /// Reserved `cas` numbers of one connection. It takes many at once, so that connections do not contend at
-/// each write (cache/I3).
+/// each write (cache/I2).
 #[derive(Debug, Default)]
 pub(crate) struct CasNumbers {
     next: u64,
@@ -123,9 +115,12 @@ impl<S: Store> Drop for ConnectionPermit<S> {
 impl<S: Store> Cache<S> {
     /// Makes a cache with this store, which must be empty.
     pub fn new(store: S, config: Config, clock: Clock) -> Arc<Cache<S>> {
+        if let Some(bound) = store.bound() {
+            bound.set_limit(config.memory_bytes_max);
+        }
         Arc::new(Cache {
             store,
-            config: read_mostly::shared(config),
+            config: read_mostly::shared(config).named("server.configuration"),
             stats: Stats::new(),
             began: clock.now(),
             clock,
@@ -133,10 +128,8 @@ impl<S: Store> Cache<S> {
             flush_due: AtomicU64::new(0),
             flushing: Mutex::new(()),
             next_cas: AtomicU64::new(1),
-            used_bytes: AtomicU64::new(0),
-            input_bytes: AtomicU64::new(0),
             gone_bytes: AtomicU64::new(0),
-            draw: AtomicU64::new(0),
+            evictions_at_reset: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
         })
     }
@@ -156,16 +149,27 @@ impl<S: Store> Cache<S> {
         &self.store
     }
 
-    /// Returns the size of all entries: see [`Item::bytes`].
+    /// Returns the memory that all entries need; 0 for a store without a limit.
     pub fn used_bytes(&self) -> u64 {
-        // A removed size may be subtracted before the inserted size was added. Such a sum below zero counts
-        // as zero.
-        self.used_bytes.load(Ordering::Relaxed).cast_signed().max(0).cast_unsigned()
+        self.store.bound().map_or(0, Bound::used_bytes)
     }
 
     /// Returns the size of the input buffers that count against the memory limit.
     pub fn input_bytes(&self) -> u64 {
-        self.input_bytes.load(Ordering::Relaxed)
+        self.store.bound().map_or(0, Bound::reserved_bytes)
+    }
+
+    /// Returns the number of evictions since the last reset.
+    pub fn evictions(&self) -> u64 {
+        let evictions = self.store.bound().map_or(0, Bound::evictions);
+        evictions.saturating_sub(self.evictions_at_reset.load(Ordering::Relaxed))
+    }
+
+    /// Resets the counters.
+    pub(crate) fn reset_stats(&self) {
+        self.stats.reset();
+        let evictions = self.store.bound().map_or(0, Bound::evictions);
+        self.evictions_at_reset.store(evictions, Ordering::Relaxed);
     }
 
     /// Returns the number of open connections.
@@ -322,7 +326,8 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    /// Flushes all present entries, at once or after `delay`. A flushed item is dead, and is removed later.
+    /// Flushes all present entries, at once or after `delay`. A flushed item is dead, and is removed by
+    /// [`sweep_all`](Cache::sweep_all).
     /// A new delayed flush replaces an earlier one.
     pub fn flush(&self, delay: i64) {
         self.stats.note(Fact::CmdFlush);
@@ -347,6 +352,9 @@ impl<S: Store> Cache<S> {
             change(&mut config);
             config
         });
+        if let Some(bound) = self.store.bound() {
+            bound.set_limit(self.config().read(|config| config.memory_bytes_max));
+        }
     }
 
     fn cas(&self, numbers: &mut CasNumbers) -> u64 {
@@ -358,8 +366,8 @@ impl<S: Store> Cache<S> {
         numbers.next - 1
     }
 
-    /// Changes one entry; all changes go through here (I1). A dead item is absent to `decide`, and is
-    /// removed (I2). `decide` runs again if another writer was faster.
+    /// Changes one entry; all changes go through here. A dead item is absent to `decide`, and is
+    /// removed (I1). `decide` runs again if another writer was faster.
     fn change<R>(
         &self,
         key: &[u8],
@@ -376,8 +384,7 @@ impl<S: Store> Cache<S> {
                 change = Change::Remove;
             }
             if let (Change::Put(item), Some(old)) = (&mut change, old) {
-                // The new item comes after the old one, and so after all flushes before that.
-                item.era = item.era.max(old.era);
+                item.follow(old);
             }
             gone = old.map_or(0, |item| item.bytes(key));
             come = match &change {
@@ -393,11 +400,11 @@ impl<S: Store> Cache<S> {
         if gone == 0 && come != 0 {
             self.stats.note(Fact::TotalItems);
         }
-        if gone >= GONE_BYTES_MIN {
-            self.gone_bytes.fetch_add(gone, Ordering::Relaxed);
+        if gone.max(come) >= GONE_BYTES_MIN {
+            // A full store evicts about as much as comes.
+            let left = if self.is_nearly_full() { gone.max(come) } else { gone };
+            self.gone_bytes.fetch_add(left, Ordering::Relaxed);
         }
-        // The counter may wrap below zero for a moment, and comes back.
-        self.used_bytes.fetch_add(come.wrapping_sub(gone), Ordering::Relaxed);
         result.expect("a store asks once at least")
     }
 
@@ -416,70 +423,48 @@ impl<S: Store> Cache<S> {
         gone >= (limit / GONE_PART).max(GONE_BYTES_LEAST) && self.gone_bytes.swap(0, Ordering::Relaxed) > 0
     }
 
-    /// Makes room for a buffer of input.
-    pub(crate) fn take_for_input(&self, bytes: usize) -> Room {
+    /// Returns a part of the memory limit for input.
+    pub(crate) fn input_part(&self) -> InputPart<'_, S> {
+        InputPart { cache: self, bytes: 0, reserved: None }
+    }
+
+    /// Whether the store evicts entries, or is about to.
+    fn is_nearly_full(&self) -> bool {
         let limit = self.config().read(|config| config.memory_bytes_max);
-        let room = self.make_room(bytes as u64, limit, self.moment());
-        if room == Room::Made {
-            self.input_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        }
-        room
+        self.used_bytes().saturating_add(self.input_bytes()) >= limit - limit / GONE_PART
     }
 
-    /// Gives the room of a buffer back.
-    pub(crate) fn give_input_back(&self, bytes: usize) {
-        if bytes > 0 {
-            self.input_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+    /// Whether an item fits into the memory limit, if the store evicts enough others.
+    fn room(&self, bytes: u64) -> Room {
+        if self.store.bound().is_none() {
+            return Room::Made;
+        }
+        let limit = self.config().read(|config| config.memory_bytes_max);
+        if self.input_bytes().saturating_add(bytes) <= limit { Room::Made } else { Room::None }
+    }
+
+    /// Calls `f` with some live entries until it returns false, or until so many entries were visited.
+    pub(crate) fn look_through(&self, visited_max: usize, mut f: impl FnMut(&[u8], &Item) -> bool) {
+        let moment = self.moment();
+        let (mut from, mut visited, mut more) = (Some(0), 0, true);
+        while let Some(at) = from
+            && more
+        {
+            from = self.store.visit(at, |key, item| {
+                visited += 1;
+                more = visited < visited_max && (!item.is_live(moment) || f(key, item));
+                more
+            });
         }
     }
 
-    /// Makes room for `bytes` more, if possible. Evicts the least recently used of a few random entries,
-    /// again and again. Values that other connections store meanwhile may exceed the limit, by one value
-    /// each.
-    fn make_room(&self, bytes: u64, limit: u64, moment: Moment) -> Room {
-        for _ in 0..EVICTIONS_MAX {
-            if self.used_bytes().saturating_add(self.input_bytes()).saturating_add(bytes) <= limit {
-                return Room::Made;
-            }
-            if bytes > limit || !self.evict(moment) {
-                return Room::None;
-            }
+    /// Removes all dead items, and waits until their memory is free.
+    pub fn sweep_all(&self) {
+        let mut from = Some(0);
+        while let Some(at) = from {
+            from = self.sweep(at).0;
         }
-        Room::None
-    }
-
-    /// Evicts one entry. Returns false if the store is empty.
-    fn evict(&self, moment: Moment) -> bool {
-        // Weyl's sequence, mixed: each position is equally likely.
-        let drawn = self.draw.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        let drawn = (drawn ^ (drawn >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        let drawn = drawn ^ (drawn >> 32);
-        let (mut victim, mut seen) = (None::<(Key, u32, u64)>, 0);
-        // From the drawn position to the end, then from the beginning.
-        for begin in [drawn, 0] {
-            let mut from = Some(begin);
-            while let Some(at) = from
-                && seen < DRAWN
-            {
-                from = self.store.visit(at, |key, item| {
-                    let used = if item.is_live(moment) { item.used() } else { 0 };
-                    if victim.as_ref().is_none_or(|(_, least, _)| used < *least) {
-                        victim = Some((key.into(), used, item.cas));
-                    }
-                    seen += 1;
-                    seen < DRAWN
-                });
-            }
-        }
-        let Some((key, _, cas)) = victim else { return false };
-        let evicted = self.change(&key, moment, |item| match item {
-            Some(item) if item.cas == cas => (Change::Remove, true),
-            _ => (Change::Keep, false),
-        });
-        if evicted {
-            self.stats.note(Fact::Evictions);
-        }
-        true
+        self.store.reclaim();
     }
 
     /// Removes the dead items among some hundreds of entries from a position on. Covers all entries of a
@@ -503,6 +488,31 @@ impl<S: Store> Cache<S> {
         }
         dead.iter().for_each(|key| self.change(key, moment, |_| (Change::Keep, ())));
         (next, visited)
+    }
+}
+
+/// A part of the memory limit for the input of one connection. The drop gives it back.
+pub(crate) struct InputPart<'a, S: Store> {
+    cache: &'a Cache<S>,
+    bytes: u64,
+    /// The part of the store's bound.
+    reserved: Option<Box<dyn Reserved + 'a>>,
+}
+
+impl<S: Store> InputPart<'_, S> {
+    /// Makes the part larger or smaller, and evicts entries if needed. Without room, it stays as it was.
+    pub(crate) fn resize(&mut self, bytes: u64) -> Room {
+        let bound = self.cache.store.bound().filter(|_| bytes != self.bytes);
+        if let Some(bound) = bound {
+            if !self.reserved.get_or_insert_with(|| bound.reserve()).resize(bytes) {
+                return Room::None;
+            }
+            if bytes == 0 {
+                self.reserved = None;
+            }
+        }
+        self.bytes = bytes;
+        Room::Made
     }
 }
 

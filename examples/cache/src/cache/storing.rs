@@ -1,10 +1,9 @@
 //! The commands that store a value.
 
-use std::sync::Arc;
-
 use squall::objects::read_mostly::ReadMostlyExt;
 
 use super::{Cache, CasNumbers, Room};
+use crate::data::Data;
 use crate::item::Item;
 use crate::protocol::{Storing, Verb};
 use crate::stats::Fact;
@@ -90,11 +89,13 @@ impl<S: Store> Cache<S> {
         self.stats.note(Fact::CmdSet);
         let new_cas = terms.new_cas.unwrap_or_else(|| self.cas(cas));
         let expires = self.expires(terms.exptime, moment);
-        let mut item = Item::new(data.into(), terms.flags, expires, new_cas, moment);
-        item.set_binary_key(terms.is_binary);
-        let (item_max, memory_max) =
-            self.config().read(|config| (config.item_bytes_max, config.memory_bytes_max));
-        let room = self.make_room(item.bytes(key), memory_max, moment);
+        let made = || {
+            let mut item = Item::new(data.into(), terms.flags, expires, new_cas, moment);
+            item.set_binary_key(terms.is_binary);
+            item
+        };
+        let item_max = self.config().read(|config| config.item_bytes_max);
+        let room = self.room(Item::bytes_of(key, data.len()));
         let (result, bytes) = self.change(key, moment, |old| {
             let put = |item: Item| {
                 let bytes = item.data.len();
@@ -107,10 +108,10 @@ impl<S: Store> Cache<S> {
             };
             let keep = |result| (Change::Keep, (result, data.len()));
             match (terms.verb, old) {
-                (Verb::Set, _) | (Verb::Add, None) | (Verb::Replace, Some(_)) => put(item.clone()),
+                (Verb::Set, _) | (Verb::Add, None) | (Verb::Replace, Some(_)) => put(made()),
                 (Verb::Cas(unique), Some(old)) => match compare(unique, old, terms.invalidates) {
-                    Compared::Equal => put(item.clone()),
-                    Compared::Older => put(stale(&item, old)),
+                    Compared::Equal => put(made()),
+                    Compared::Older => put(stale(made(), old)),
                     Compared::Other => keep(StoreResult::Exists),
                 },
                 (Verb::Cas(_), None) => keep(StoreResult::NotFound),
@@ -125,7 +126,7 @@ impl<S: Store> Cache<S> {
                     }
                     put(joined(old, parts.concat().into(), new_cas))
                 }
-                (Verb::Append | Verb::Prepend, None) if terms.vivifies => put(item.clone()),
+                (Verb::Append | Verb::Prepend, None) if terms.vivifies => put(made()),
                 _ => keep(StoreResult::NotStored),
             }
         });
@@ -167,16 +168,15 @@ fn compare(unique: u64, old: &Item, invalidates: bool) -> Compared {
 }
 
 /// Returns the value as a stale one, which a client then renews.
-fn stale(item: &Item, old: &Item) -> Item {
-    let mut item = item.clone();
-    item.expires = old.expires;
+fn stale(mut item: Item, old: &Item) -> Item {
+    item.set_expires(old.expires());
     item.set_stale(true);
     item.set_token_sent(old.is_token_sent());
     item
 }
 
 /// Returns the old item with a longer value. The client knows the new value, so it is fresh.
-fn joined(old: &Item, data: Arc<[u8]>, cas: u64) -> Item {
+fn joined(old: &Item, data: Data, cas: u64) -> Item {
     let mut item = old.with_data(data, cas);
     item.set_stale(false);
     item.set_token_sent(false);

@@ -1,7 +1,7 @@
 //! Keys in base64, as the meta commands send them.
 //!
-//! Accepts the standard alphabet with padding, and no other byte. memcached skips other bytes, so that several
-//! texts name one key.
+//! Accepts the standard alphabet with padding, and no other byte. memcached skips other bytes, so that
+//! several texts name one key.
 
 use super::KEY_BYTES_MAX;
 
@@ -21,8 +21,8 @@ const VALUES: [u8; 256] = {
     values
 };
 
-/// Decodes a text of at most [`KEY_BYTES_MAX`] bytes. Returns the bytes in `into`, or `None` if the text is
-/// empty, too long or not base64.
+/// Decodes a text of at most [`KEY_BYTES_MAX`] bytes. Fails if the text is empty, too long
+/// or not base64. Otherwise returns the bytes in `into`.
 pub fn decode<'a>(text: &[u8], into: &'a mut [u8; DECODED_BYTES_MAX]) -> Option<&'a [u8]> {
     if text.is_empty() || !text.len().is_multiple_of(4) || text.len() > KEY_BYTES_MAX {
         return None;

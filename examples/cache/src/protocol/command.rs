@@ -9,7 +9,7 @@ use crate::item::ITEM_BYTES;
 pub enum Request<'a> {
     /// `get`, `gets`; `gat` and `gats` with an expiry time. A long line comes in several parts.
     Get {
-        /// The keys. The last part of a long line may have none.
+        /// The keys. The last part of a long line may be empty.
         keys: Keys<'a>,
         /// Whether the client wants the `cas` number of each value.
         cas: bool,
@@ -76,8 +76,13 @@ pub enum Request<'a> {
         /// Whether the client wants no answer.
         noreply: bool,
     },
-    /// `stats`, perhaps with an argument.
-    Stats(Option<&'a [u8]>),
+    /// `stats`.
+    Stats {
+        /// The kind of statistics, if it is not the usual one.
+        of: Option<&'a [u8]>,
+        /// The words behind it.
+        words: Keys<'a>,
+    },
     /// `version`.
     Version,
     /// `verbosity`.
@@ -165,7 +170,7 @@ pub enum Verb {
     Cas(u64),
 }
 
-/// The keys of a `get`, of 1 to 250 bytes each.
+/// Words of a line, such as the keys of a `get`, which have 1 to 250 bytes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys<'a>(&'a [u8]);
 
@@ -250,7 +255,10 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
         b"decr" => count(&Words::of(rest), false),
         b"touch" => touch(&Words::of(rest)),
         b"flush_all" => flush_all(&Words::of(rest)),
-        b"stats" => Line::Whole(Request::Stats(word(&mut rest))),
+        b"stats" => {
+            let of = word(&mut rest);
+            Line::Whole(Request::Stats { of, words: Keys(rest) })
+        }
         b"version" => Line::Whole(Request::Version),
         b"verbosity" => level(&Words::of(rest), Refusal::BadFormat, |level, noreply| Request::Verbosity {
             level,
@@ -287,8 +295,8 @@ pub(super) struct Retrieval {
     pub(super) exptime: Option<i64>,
 }
 
-/// Parses the words before the keys of `get`, `gets`, `gat` and `gats`, and returns the rest of the line. Returns
-/// `None` if it is another command. The last word of the line may be incomplete.
+/// Parses the words before the keys if the line is a `get`, `gets`, `gat` or `gats`. Returns the rest of the
+/// line, too. Its last word may be incomplete.
 pub(super) fn retrieval(mut line: &[u8]) -> Option<(Result<Retrieval, Refusal>, &[u8])> {
     let (cas, touches) = match word(&mut line)? {
         b"get" => (false, false),
@@ -322,8 +330,8 @@ fn get<'a>(parsed: Result<Retrieval, Refusal>, rest: &'a [u8]) -> Line<'a> {
     }
 }
 
-/// Parses a part of the keys of a long line, up to the first that is too long. Returns the number of bytes up to
-/// that key, or `None` if there is no such key.
+/// Parses a part of the keys of a long line, up to the first that is too long. Returns the number of bytes up
+/// to that key, if there is such a key.
 pub(super) fn keys(part: &[u8]) -> (Keys<'_>, Option<usize>) {
     let mut rest = part;
     loop {
@@ -431,6 +439,6 @@ pub(super) fn is_key(key: &[u8]) -> bool {
 }
 
 /// Parses a word as a number of this type.
-pub(super) fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
+pub(crate) fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }

@@ -84,7 +84,7 @@ impl<'a> Meta<'a> {
         self.sent_key.len() / 4 * 3 - padding
     }
 
-    /// Returns the way an `ms` stores its value, or `None` if it has an unknown mode.
+    /// Returns the way an `ms` stores its value, if its mode is known.
     pub fn verb(&self) -> Option<Verb> {
         let verb = match self.options.mode {
             None | Some(b'S') => Verb::Set,
@@ -100,7 +100,7 @@ impl<'a> Meta<'a> {
         })
     }
 
-    /// Returns whether an `ma` counts up, or `None` if it has an unknown mode.
+    /// Returns whether an `ma` counts up, if its mode is known.
     pub fn counts_up(&self) -> Option<bool> {
         match self.options.mode {
             None | Some(b'I' | b'+') => Some(true),

@@ -21,6 +21,8 @@ mod meta;
 pub use command::{Keys, Request, Storing, Unstored, Verb};
 pub use meta::{Meta, Options};
 
+pub(crate) use command::number;
+
 use command::Retrieval;
 
 /// Maximum size of a key, in bytes.
@@ -190,8 +192,8 @@ impl Parser {
         Parser::default()
     }
 
-    /// Returns the next request in `bytes`, or the reason of its rejection. `item_bytes_max` is the size limit of
-    /// an item as [`Config`](crate::Config) counts it.
+    /// Returns the next request in `bytes`, or the reason of its rejection. `item_bytes_max` is the size
+    /// limit of an item as [`Config`](crate::Config) counts it.
     pub fn next<'a>(&mut self, bytes: &'a [u8], item_bytes_max: usize) -> Parsed<'a> {
         if !self.has_begun && bytes.first() == Some(&BINARY) {
             return Parsed { used: bytes.len(), outcome: Outcome::Request(Request::Quit) };

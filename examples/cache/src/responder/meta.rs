@@ -87,7 +87,8 @@ impl<S: Store> Responder<'_, S> {
         let found = self.cache.meta_debug(key, |item, hit| {
             output.text(b"ME ");
             output.key(key, item.has_binary_key());
-            let expires = if item.expires == 0 { -1 } else { item.expires.saturating_sub(now).cast_signed() };
+            let expires =
+                if item.expires() == 0 { -1 } else { item.expires().saturating_sub(now).cast_signed() };
             let (cas, fetched, size) =
                 (item.cas, if hit.was_fetched { "yes" } else { "no" }, item.bytes(key));
             output.text(
@@ -120,12 +121,12 @@ fn write_hit(output: &mut Output, meta: &Meta<'_>, key: &[u8], item: &Item, hit:
     let mut expires = hit.expires_before;
     for (letter, token) in meta.flags() {
         match letter {
-            b'T' => expires = item.expires,
-            b'N' if hit.is_new => expires = item.expires,
+            b'T' => expires = item.expires(),
+            b'N' if hit.is_new => expires = item.expires(),
             b'c' => output.flag(b" c", item.cas),
             b'f' => output.flag(b" f", item.flags.into()),
             b'h' => output.flag(b" h", hit.was_fetched.into()),
-            b'l' => output.flag(b" l", hit.idle_s.into()),
+            b'l' => output.flag(b" l", hit.idle_s),
             b's' => output.flag(b" s", item.data.len() as u64),
             b't' => write_remaining(output, expires, now),
             b'k' => write_key(output, key, item.has_binary_key()),
@@ -200,7 +201,7 @@ fn write_remaining(output: &mut Output, expires: u64, now: u64) {
     }
 }
 
-/// Returns the code of a result, or `None` if it is an error.
+/// Returns the code of a result that is no error.
 fn code(result: StoreResult) -> Option<&'static [u8]> {
     match result {
         StoreResult::Stored => Some(b"HD"),

@@ -128,7 +128,7 @@ impl<'a, S: Store> Responder<'a, S> {
                 self.reply(noreply, OK);
             }
             Request::Version => self.output.text(format!("VERSION {VERSION}\r\n").as_bytes()),
-            Request::Stats(of) => self.stats(of),
+            Request::Stats { of, words } => self.stats(of, words),
             Request::MetaGet(meta) => self.meta_get(&meta),
             Request::MetaDelete(meta) => self.meta_delete(&meta),
             Request::MetaCount(meta) => self.meta_count(&meta),

@@ -1,24 +1,36 @@
-//! The answers to `stats`. Their names are memcached's, so that its monitors read them. A fact that this server
-//! does not have, such as the number of a slab's pages, is left out.
+//! The answers to `stats`. Their names are memcached's, so that its monitors read them. A fact that this
+//! server does not have, such as the number of a slab's pages, is left out.
 
 use squall::objects::read_mostly::ReadMostlyExt;
 
 use super::Responder;
 use crate::VERSION;
 use crate::output::Output;
+use crate::protocol::{Keys, number};
 use crate::stats::Fact;
 use crate::store::Store;
 
+/// Number of classes in memcached.
+const CLASSES: u32 = 64;
+/// Maximum number of entries that one dump looks at, and its size.
+const DUMP_VISITED_MAX: usize = 100_000;
+const DUMP_BYTES_MAX: usize = 1 << 20;
+
 impl<S: Store> Responder<'_, S> {
-    pub(super) fn stats(&mut self, of: Option<&[u8]>) {
+    pub(super) fn stats(&mut self, of: Option<&[u8]>, words: Keys<'_>) {
         match of {
             None => self.general(),
             Some(b"settings") => self.settings(),
             Some(b"items") => self.items(),
             Some(b"slabs") => self.slabs(),
             Some(b"sizes") => self.output.stat("sizes_status", "disabled"),
+            Some(b"cachedump") => {
+                if let Err(refusal) = self.dump(words) {
+                    return self.output.text(refusal);
+                }
+            }
             Some(b"reset") => {
-                self.cache.stats().reset();
+                self.cache.reset_stats();
                 return self.output.text(b"RESET\r\n");
             }
             Some(_) => return self.output.text(b"ERROR\r\n"),
@@ -50,6 +62,7 @@ impl<S: Store> Responder<'_, S> {
         output.stat("listen_disabled_num", 0);
         output.stat("conn_yields", 0);
         cache.stats().all().for_each(|(name, total)| output.stat(name, total));
+        output.stat("evictions", cache.evictions());
         output.stat("curr_items", cache.store().len());
         output.stat("bytes", cache.used_bytes());
         output.stat("read_buf_bytes", cache.input_bytes());
@@ -71,7 +84,7 @@ impl<S: Store> Responder<'_, S> {
         output.stat("auth_enabled_ascii", "no");
         output.stat("binding_protocol", "ascii");
         output.stat("detail_enabled", "no");
-        output.stat("dump_enabled", "no");
+        output.stat("dump_enabled", "yes");
     }
 
     /// There is one table and there are no slabs. A tool that asks for each class is told of one class.
@@ -83,9 +96,37 @@ impl<S: Store> Responder<'_, S> {
         }
         output.stat("items:1:number", items);
         output.stat("items:1:mem_requested", cache.used_bytes());
-        output.stat("items:1:evicted", stats.total(Fact::Evictions));
+        output.stat("items:1:evicted", cache.evictions());
         output.stat("items:1:outofmemory", stats.total(Fact::StoreNoMemory));
         output.stat("items:1:reclaimed", stats.total(Fact::Reclaimed));
+    }
+
+    /// Writes the keys of some entries. All are of class 1.
+    fn dump(&mut self, mut words: Keys<'_>) -> Result<(), &'static [u8]> {
+        let (Some(class), Some(count)) = (words.next(), words.next()) else {
+            return Err(b"CLIENT_ERROR bad command line\r\n");
+        };
+        let (Some(class), Some(count)) = (number::<u32>(class), number::<usize>(count)) else {
+            return Err(b"CLIENT_ERROR bad command line format\r\n");
+        };
+        match class {
+            CLASSES.. => return Err(b"CLIENT_ERROR Illegal slab id\r\n"),
+            1 => {}
+            _ => return Ok(()),
+        }
+        let (output, mut shown) = (&mut self.output, 0);
+        self.cache.look_through(DUMP_VISITED_MAX, |key, item| {
+            // A key with any bytes could look like a line.
+            if !item.has_binary_key() {
+                let (bytes, expires) = (item.data.len(), item.expires());
+                output.text(b"ITEM ");
+                output.text(key);
+                output.text(format!(" [{bytes} b; {expires} s]\r\n").as_bytes());
+                shown += 1;
+            }
+            (count == 0 || shown < count) && output.len() < DUMP_BYTES_MAX
+        });
+        Ok(())
     }
 
     fn slabs(&mut self) {
@@ -118,7 +159,7 @@ fn slab_counts(output: &mut Output, total: impl Fn(Fact) -> u64) {
 }
 
 /// Returns the processor time of this process, of its own code and of the system's, as seconds with six
-/// digits. Returns `None` if the system does not tell.
+/// digits, if the system tells it.
 fn processor_time() -> Option<[String; 2]> {
     seconds_in(&std::fs::read_to_string("/proc/self/stat").ok()?)
 }
