@@ -22,13 +22,13 @@
 //! control and the constants are from simulations, of which `squall bench cache` repeats the traces.
 
 use squall_core::Owned;
-use squall_core::swap::Replacement;
+use squall_core::swap::{Replacement, State, StateFormats};
 use squall_rcu::{Rcu, pin};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::sketch::Sketch;
-use super::{Candidate, Eviction, Mark, Now, Turn, Verdict};
+use super::{Candidate, Eviction, Expected, Mark, Now, Turn, Verdict};
 use crate::random;
 
 /// Epochs in which as many keys are missed as the cache has entries.
@@ -60,12 +60,12 @@ const REPEATS_NEEDED: f64 = 16.0;
 /// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn frequency() -> Owned<dyn Eviction> {
-    squall_core::shared(Frequency::new(false))
+    squall_core::swappable(Frequency::<false>::new())
 }
 
 /// Returns a replacement in this form, for a hot-swap of a policy.
 pub fn new_frequency() -> Replacement<dyn Eviction> {
-    Replacement::shared(Frequency::new(false))
+    Replacement::swappable(Frequency::<false>::new())
 }
 
 /// Returns [`frequency`] without refusals: a new key always takes the place of another one. It has fewer
@@ -75,20 +75,19 @@ pub fn new_frequency() -> Replacement<dyn Eviction> {
 /// As [`frequency`].
 #[track_caller]
 pub fn frequency_admitting_all() -> Owned<dyn Eviction> {
-    squall_core::shared(Frequency::new(true))
+    squall_core::swappable(Frequency::<true>::new())
 }
 
 /// Returns a replacement in this form, for a hot-swap of a policy.
 pub fn new_frequency_admitting_all() -> Replacement<dyn Eviction> {
-    Replacement::shared(Frequency::new(true))
+    Replacement::swappable(Frequency::<true>::new())
 }
 
-struct Frequency {
+struct Frequency<const ADMITS_ALL: bool> {
     memory: Rcu<Memory>,
     control: Mutex<Control>,
     /// The bits of the share of newcomers that win by chance, an `f32`.
     chance: AtomicU32,
-    admits_all: bool,
 }
 
 /// The memory of absent keys, for a number of entries.
@@ -120,10 +119,9 @@ impl Memory {
     }
 }
 
-impl Frequency {
-    fn new(admits_all: bool) -> Frequency {
+impl<const ADMITS_ALL: bool> Frequency<ADMITS_ALL> {
+    fn new() -> Self {
         Frequency {
-            admits_all,
             memory: Rcu::new(Box::new(Memory::new(0))),
             control: Mutex::new(Control::new()),
             chance: AtomicU32::new(0),
@@ -141,7 +139,18 @@ impl Frequency {
     }
 }
 
-impl Eviction for Frequency {
+impl<const ADMITS_ALL: bool> State for Frequency<ADMITS_ALL> {
+    fn formats(formats: &mut StateFormats<'_, Self>) {
+        formats
+            .export(|policy| Ok(Expected { entries: pin(|guard| policy.memory.load(guard).entries) }))
+            .import(|policy, Expected { entries }| {
+                policy.resize(entries);
+                Ok(())
+            });
+    }
+}
+
+impl<const ADMITS_ALL: bool> Eviction for Frequency<ADMITS_ALL> {
     fn resize(&self, entries: u64) {
         let now = pin(|guard| self.memory.load(guard).entries);
         // The counts of absent keys are worth more than a fitting size.
@@ -186,7 +195,7 @@ impl Eviction for Frequency {
         let Some((index, victim)) = least else { return Verdict::Refuse };
         let Some(newcomer) = newcomer else { return Verdict::Evict(index) };
         let uses = victim.mark.uses_now(now);
-        let is_in = self.admits_all || newcomer.mark.uses > uses || self.wins_by_chance();
+        let is_in = ADMITS_ALL || newcomer.mark.uses > uses || self.wins_by_chance();
         pin(|guard| {
             let memory = self.memory.load(guard);
             if let Some((place, fingerprint)) = memory.watched(newcomer.hash) {

@@ -1,10 +1,10 @@
 //! Sampled LRU: of the entries that were drawn, the one with the oldest mark leaves.
 
 use squall_core::Owned;
-use squall_core::swap::Replacement;
+use squall_core::swap::{Replacement, State, StateFormats};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Candidate, Eviction, Mark, Now, Turn, Verdict};
+use super::{Candidate, Eviction, Expected, Mark, Now, Turn, Verdict};
 
 /// Epochs in which the cache is filled once.
 const EPOCHS: u64 = 32;
@@ -19,12 +19,23 @@ struct Lru {
 /// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn lru() -> Owned<dyn Eviction> {
-    squall_core::shared(Lru { entries: AtomicU64::new(0) })
+    squall_core::swappable(Lru { entries: AtomicU64::new(0) })
 }
 
 /// Returns a replacement in this form, for a hot-swap of a policy.
 pub fn new_lru() -> Replacement<dyn Eviction> {
-    Replacement::shared(Lru { entries: AtomicU64::new(0) })
+    Replacement::swappable(Lru { entries: AtomicU64::new(0) })
+}
+
+impl State for Lru {
+    fn formats(formats: &mut StateFormats<'_, Lru>) {
+        formats.export(|lru| Ok(Expected { entries: lru.entries.load(Ordering::Relaxed) })).import(
+            |lru, Expected { entries }| {
+                lru.resize(entries);
+                Ok(())
+            },
+        );
+    }
 }
 
 impl Eviction for Lru {

@@ -15,6 +15,7 @@ mod frequency;
 mod lru;
 mod sketch;
 
+use squall_core::swap::Format;
 use squall_macros::interface;
 
 pub use crate::stored::{Mark, Now};
@@ -65,6 +66,16 @@ impl Turn {
         Turn { halvings, late }
     }
 }
+
+/// The state that policies pass on in a hot-swap by [`Swap`](squall_core::swap::Swap) or by hand. A policy of
+/// your own can export and import it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Number of entries that the cache expects: see [`Eviction::resize`].
+    pub entries: u64,
+}
+
+impl Format for Expected {}
 
 /// A policy of evictions, as implementations provide it.
 ///

@@ -2,7 +2,7 @@
 
 use squall_cache::Cache;
 use squall_cache::policy::{self, Candidate, Eviction, Mark, Now, Turn, Verdict};
-use squall_core::swap::Replacement;
+use squall_core::swap::{Replacement, Swap};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
@@ -109,5 +109,18 @@ fn a_policy_that_admits_all_keeps_each_new_key() {
         cache.insert(key, key);
         assert_eq!(cache.get(&key), Some(key));
         assert!(cache.entry_count() <= 100);
+    }
+}
+
+#[test]
+fn a_policy_tells_its_successor_the_size_of_the_cache() {
+    let policy = policy::lru();
+    policy.resize(64_000);
+    let length = policy.epoch_length();
+    assert!(length > 1000);
+    for new in [policy::new_frequency, policy::new_lru, policy::new_frequency_admitting_all] {
+        Swap::new(policy.handle()).run(new()).unwrap();
+        // An epoch is a thirty-second or a sixteenth of the cache.
+        assert!((length / 4..=length * 4).contains(&policy.epoch_length()), "{}", policy.epoch_length());
     }
 }
