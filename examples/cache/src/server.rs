@@ -188,5 +188,7 @@ async fn sweep<S: Store>(cache: Arc<Cache<S>>) {
         }
         let (next, looked_at) = cache.sweep(from);
         (from, visited) = (next.unwrap_or(0), looked_at);
+        // A server without requests gives idle memory back, too.
+        squall::alloc::decay();
     }
 }

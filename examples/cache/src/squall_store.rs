@@ -1,6 +1,9 @@
 //! The store that this server demonstrates: a Squall cache.
 
+use std::sync::Once;
+
 use squall::Handle;
+use squall::adapt::control;
 use squall::cache::ops::compute::Op;
 use squall::cache::policy::{self, Eviction};
 use squall::cache::{Cache, DefaultHasher, Reservation};
@@ -37,6 +40,7 @@ impl SquallStore {
 
     /// Makes an empty store that begins with this policy.
     pub fn with_policy(policy: Policy) -> SquallStore {
+        register_policies();
         let policy = match policy {
             Policy::Frequency => policy::frequency(),
             Policy::Lru => policy::lru(),
@@ -59,6 +63,15 @@ impl SquallStore {
     pub fn policy(&self) -> Handle<dyn Eviction> {
         self.0.policy()
     }
+}
+
+/// Lets `squall top` swap a policy for another one, by its name.
+fn register_policies() {
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(|| {
+        control::register::<dyn Eviction>("frequency", |_| policy::new_frequency());
+        control::register::<dyn Eviction>("lru", |_| policy::new_lru());
+    });
 }
 
 impl Default for SquallStore {

@@ -25,6 +25,19 @@ fn objects_have_names_and_the_policy_shows_its_name() {
     assert_eq!(class("server.get_hits"), class("server.bytes_read"));
     class("server.configuration");
     assert!(class("entries.policy").to_lowercase().contains("lru"), "{}", class("entries.policy"));
+    // The policy is swapped by its name, and the server serves on.
+    let id = |browser: &mut browse::Client| {
+        let objects = browser.list(&ListQuery::default()).expect("it answers").objects;
+        let policy = objects.into_iter().find(|object| object.name.as_deref() == Some("entries.policy"));
+        policy.map(|policy| (policy.id, policy.class)).expect("it is there")
+    };
+    let (policy, _) = id(&mut browser);
+    let mut names = browser.implementations(&policy).expect("it answers");
+    names.sort_unstable();
+    assert_eq!(names, ["frequency", "lru"]);
+    browser.swap(&policy, "frequency").expect("no call holds it up for long");
+    assert!(id(&mut browser).1.to_lowercase().contains("frequency"));
+    assert_eq!(client.gets("k").map(|(value, _)| value).as_deref(), Some("v"));
     // Without the option, no client is served.
     let other = Program::start(&["--listen", "127.0.0.1:0"], 1);
     assert!(browse::Client::connect(&Target::Process(other.child.id())).is_err());

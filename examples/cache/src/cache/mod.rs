@@ -458,13 +458,17 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    /// Removes all dead items, and waits until their memory is free.
+    /// Removes all dead items, waits until their memory is free, and gives it back to the system.
     pub fn sweep_all(&self) {
+        if self.store.is_empty() {
+            return;
+        }
         let mut from = Some(0);
         while let Some(at) = from {
             from = self.sweep(at).0;
         }
         self.store.reclaim();
+        squall::alloc::trim();
     }
 
     /// Removes the dead items among some hundreds of entries from a position on. Covers all entries of a
