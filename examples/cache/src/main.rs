@@ -64,8 +64,9 @@ struct Arguments {
 fn policy(text: &str) -> Result<Policy, &'static str> {
     match text {
         "frequency" => Ok(Policy::Frequency),
+        "admission" => Ok(Policy::Admission),
         "lru" => Ok(Policy::Lru),
-        _ => Err("the policies are frequency and lru"),
+        _ => Err("the policies are frequency, admission and lru"),
     }
 }
 

@@ -19,9 +19,12 @@ const MEMORY_BYTES: u64 = 256 << 10;
 /// A policy of evictions, to begin with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Evicts the entry that is used least often. A new entry must be wanted often to take its place.
+    /// Evicts the entry that is used least often.
     #[default]
     Frequency,
+    /// Like `Frequency`, but a new entry must be wanted often to take the place of another one. More requests
+    /// hit, but a client may not find a value that it has just stored.
+    Admission,
     /// Evicts the entry that was unused for longest.
     Lru,
 }
@@ -42,7 +45,8 @@ impl SquallStore {
     pub fn with_policy(policy: Policy) -> SquallStore {
         register_policies();
         let policy = match policy {
-            Policy::Frequency => policy::frequency(),
+            Policy::Frequency => policy::frequency_admitting_all(),
+            Policy::Admission => policy::frequency(),
             Policy::Lru => policy::lru(),
         };
         let entries = Cache::builder()
@@ -69,7 +73,8 @@ impl SquallStore {
 fn register_policies() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
-        control::register::<dyn Eviction>("frequency", |_| policy::new_frequency());
+        control::register::<dyn Eviction>("frequency", |_| policy::new_frequency_admitting_all());
+        control::register::<dyn Eviction>("admission", |_| policy::new_frequency());
         control::register::<dyn Eviction>("lru", |_| policy::new_lru());
     });
 }

@@ -34,7 +34,7 @@ fn objects_have_names_and_the_policy_shows_its_name() {
     let (policy, _) = id(&mut browser);
     let mut names = browser.implementations(&policy).expect("it answers");
     names.sort_unstable();
-    assert_eq!(names, ["frequency", "lru"]);
+    assert_eq!(names, ["admission", "frequency", "lru"]);
     browser.swap(&policy, "frequency").expect("no call holds it up for long");
     assert!(id(&mut browser).1.to_lowercase().contains("frequency"));
     assert_eq!(client.gets("k").map(|(value, _)| value).as_deref(), Some("v"));

@@ -213,8 +213,8 @@ fn half_sent_values_keep_the_limit() {
     for (count, client) in clients.iter_mut().enumerate() {
         client.send(half.as_bytes());
         let sent = (count + 1) * half.len();
-        // All of it has come, and counts, or was refused and dropped. A buffer counts before the last entry is
-        // evicted for it.
+        // All of it has come, and counts, or was refused and dropped. A buffer counts before the last entry
+        // is evicted for it.
         let begun = std::time::Instant::now();
         let has_come = || served.cache.stats().total(Fact::BytesRead) as usize >= 300 * 10_000 + sent;
         let fits = || served.cache.input_bytes() + served.cache.used_bytes() <= limit;
