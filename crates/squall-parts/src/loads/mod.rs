@@ -233,12 +233,9 @@ impl<K, V: Clone> Turn<'_, K, V> {
             catch_unwind(put).err()
         });
         let load = &mut list.loads[at];
+        // The clone may panic. The drop of the turn then wakes a caller, so the wakers must still be there.
+        load.state = if load.waiting.is_empty() { State::Free } else { State::Done(value.clone()) };
         let wakers: Vec<Waker> = load.waiting.iter_mut().filter_map(|(_, waker)| waker.take()).collect();
-        if !load.waiting.is_empty() {
-            load.state = State::Done(value.clone());
-        } else {
-            load.state = State::Free;
-        }
         let removed = list.remove_idle(at);
         drop(list);
         std::mem::forget(self);
