@@ -666,14 +666,12 @@ impl<L: Layout> Typed<'_, L> {
     ) where
         L::Key: Eq + Hash,
     {
+        // Before `f`, which may have effects: a hash may panic.
+        let hash = hashes::<L>(hasher)(entry);
         let mut seen = entry;
         // SAFETY: the caller; the key of the entry stays until the operation ends.
         unsafe {
-            while !self.both(seen, &mut *f) {
-                let hash = hashes::<L>(hasher)(entry);
-                if self.remove_seen(hash, seen, hasher) {
-                    return;
-                }
+            while !self.both(seen, &mut *f) && !self.remove_seen(hash, seen, hasher) {
                 // Another thread changed it meanwhile.
                 match L::Slots::find(self.raw, hash, &compares_with::<L>(entry)) {
                     Some(found) => seen = found.raw(),
@@ -715,8 +713,9 @@ impl<L: Layout> Typed<'_, L> {
             let Some(entry) = sample.choose().and_then(|index| shown.get(index).copied()) else {
                 return false;
             };
-            self.both(entry, |key, value| sample.take(key, value))
-                && self.remove_seen(hashes::<L>(hasher)(entry), entry, hasher)
+            // Before `take`, which may have effects: a hash may panic.
+            let hash = hashes::<L>(hasher)(entry);
+            self.both(entry, |key, value| sample.take(key, value)) && self.remove_seen(hash, entry, hasher)
         }
     }
 }
