@@ -84,8 +84,8 @@ where
         CacheBuilder { name: Some(name.to_owned()), ..self }
     }
 
-    /// Sets the function that weighs an entry. It is called once for each insertion, outside operations; for
-    /// a value that was loaded, under the lock of the load.
+    /// Sets the function that weighs an entry. It is called for each insertion; for a value that was loaded,
+    /// under the lock of the load. So it must be short, and must not use the cache.
     pub fn weigher(self, weigher: impl Fn(&K, &V) -> u32 + Send + Sync + 'static) -> CacheBuilder<K, V> {
         CacheBuilder { weigher: Some(Box::new(weigher)), ..self }
     }

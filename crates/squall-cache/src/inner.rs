@@ -146,6 +146,18 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         found
     }
 
+    /// Returns the value of a key. Counts a hit, but no miss.
+    pub(crate) fn hit<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let found = self.look_up(key);
+        if let (Some(_), Some(counters)) = (&found, &self.counters) {
+            counters.looked_up(true);
+        }
+        found
+    }
+
     /// Calls `f` with the value of a key.
     #[inline]
     pub(crate) fn with<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
@@ -246,16 +258,18 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
             if old.is_claimed() {
                 return None;
             }
-            let cause = old.cause(generation, now).unwrap_or(RemovalCause::Replaced);
-            let note = told.prepare(&key, &old.value, cause);
+            let dead = old.cause(generation, now);
+            let note = told.prepare(&key, &old.value, dead.unwrap_or(RemovalCause::Replaced));
             room.claim(old).then(|| {
                 told.add(note);
-                (old.mark_now(), old.span.ends())
+                // A replacement is a use. The mark of a dead entry does not count.
+                old.touch(self.present());
+                (dead.is_none().then(|| old.mark_now()), old.span.ends())
             })
         });
         let (is_there, before) = (before.is_some(), before.flatten());
         let made = catch_unwind(AssertUnwindSafe(|| {
-            let mark = self.make_room(hash, cost, before.map(|(mark, _)| mark), &mut room, told)?;
+            let mark = self.make_room(hash, cost, before.and_then(|(mark, _)| mark), &mut room, told)?;
             let ends = self.ends(now, &key, &value, before.map(|(_, ends)| ends));
             Some((mark, ends, told.clone_key(&key)))
         }));
@@ -269,20 +283,29 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         };
         let generation = self.generation();
         let stored = Stored::new(value, cost, ends, generation, mark);
-        let replaced = pin(|guard| {
-            self.table.put_in(guard, key, stored, |old| {
-                let is_mine = room.claim(old);
-                // Before the clone, which may panic: the new entry is in.
-                room.spend(cost);
-                if let (true, Some(key)) = (is_mine, noted) {
-                    // Another thread inserted it meanwhile.
-                    let cause = old.cause(generation, now).unwrap_or(RemovalCause::Replaced);
-                    told.note_owned(key, old.value.clone(), cause);
-                }
+        let mut is_spent = false;
+        let put = AssertUnwindSafe(|| {
+            pin(|guard| {
+                self.table.put_in(guard, key, stored, |old| {
+                    let is_mine = room.claim(old);
+                    // Before the clone, which may panic: the new entry is in.
+                    room.spend(cost);
+                    is_spent = true;
+                    if let (true, Some(key)) = (is_mine, noted) {
+                        // Another thread inserted it meanwhile.
+                        let cause = old.cause(generation, now).unwrap_or(RemovalCause::Replaced);
+                        told.note_owned(key, old.value.clone(), cause);
+                    }
+                })
             })
         });
-        if replaced.is_none() {
+        let replaced = catch_unwind(put);
+        // After a panic of a hash, too: the entry may be in the table, and nothing gives its room back twice.
+        if !is_spent {
             room.spend(cost);
+        }
+        if let Err(panic) = replaced {
+            resume_unwind(panic);
         }
         true
     }
@@ -300,6 +323,8 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         if u64::from(cost) > self.bound() {
             return None;
         }
+        // The bound has become lower, and a thread that took room before exceeded it.
+        while self.taken() > self.bound() && matches!(self.evict(None, told), Evicted::Made) {}
         let is_new = mark.is_none();
         let mark = mark.unwrap_or_else(|| {
             let present = Now::from_bits(self.present());
@@ -419,8 +444,10 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         } else {
             value = pin(|guard| {
                 let taken = self.table.take_in(guard, key, |old| {
-                    let is_seen = is_seen(old);
-                    (room.claim(old) && is_seen).then(|| old.value.clone())
+                    // The table says which thread removed the entry. Another one may have claimed it, to
+                    // replace it.
+                    room.claim(old);
+                    is_seen(old).then(|| old.value.clone())
                 });
                 taken.flatten()
             });
@@ -439,12 +466,13 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         let (generation, now) = (self.generation(), self.now());
         let mut room = self.room();
         self.table.retain_from(from, |key, stored| {
-            if stored.is_claimed() {
-                return false;
-            }
             let dead = stored.cause(generation, now);
+            // A claimed entry may be about to be replaced: it leaves only if this sweep is meant for it.
             if dead.is_none() && !f(key, &stored.value) {
                 return true;
+            }
+            if stored.is_claimed() {
+                return false;
             }
             let cause = dead.unwrap_or(RemovalCause::Explicit);
             let note = told.prepare(key, &stored.value, cause);
@@ -457,9 +485,20 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
 
     /// Removes all entries for which `f` returns true, and the dead ones.
     pub(crate) fn sweep_all(&self, f: &mut dyn FnMut(&K, &V) -> bool) {
-        let mut from = Some(0);
+        let (mut from, mut panicked) = (Some(0), None);
         while let Some(at) = from {
-            from = self.telling(|told| self.sweep(at, told, f));
+            let mut told = Told::new(self.config.listener.as_ref());
+            let swept = catch_unwind(AssertUnwindSafe(|| self.sweep(at, &mut told, f)));
+            // A panic of the listener ends no sweep. One of `f` does.
+            let heard = catch_unwind(AssertUnwindSafe(|| told.tell()));
+            panicked = panicked.or(heard.err());
+            from = swept.unwrap_or_else(|panic| {
+                panicked.get_or_insert(panic);
+                None
+            });
+        }
+        if let Some(panic) = panicked {
+            resume_unwind(panic);
         }
     }
 
@@ -525,10 +564,11 @@ struct Room<'a, K: Key, V: Value, S: BuildHasher, T: Span> {
 
 impl<K: Key, V: Value, S: BuildHasher, T: Span> Room<'_, K, V, S, T> {
     /// Takes a part of the bound, and evicts entries for it. Returns false if the newcomer is refused.
-    fn take(&mut self, wanted: u64, newcomer: Option<Candidate>, told: &mut Told<'_, K, V>) -> bool {
+    fn take(&mut self, wanted: u64, mut newcomer: Option<Candidate>, told: &mut Told<'_, K, V>) -> bool {
         while !self.share.take(wanted, self.inner.bound()) {
             match self.inner.evict(newcomer, told) {
-                Evicted::Made => {}
+                // The newcomer was compared once. A refusal now would have evicted an entry for no other.
+                Evicted::Made => newcomer = None,
                 // Or other threads hold all of it, for entries that are about to come.
                 Evicted::Refused | Evicted::Empty => return false,
             }

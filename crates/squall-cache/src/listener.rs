@@ -60,11 +60,9 @@ impl<'a, K, V> Told<'a, K, V> {
         self.entries.extend(entry);
     }
 
-    /// Notes an entry that is in no other hands.
+    /// Notes an entry that is in no other hands. Without a listener it is dropped at the end, outside locks.
     pub(crate) fn note_owned(&mut self, key: K, value: V, cause: RemovalCause) {
-        if self.listener.is_some() {
-            self.entries.push((key, value, cause));
-        }
+        self.entries.push((key, value, cause));
     }
 
     /// Calls the listener. A panic of it loses the calls after it.

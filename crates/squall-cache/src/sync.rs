@@ -253,7 +253,9 @@ where
     where
         K: Borrow<Q>,
     {
-        self.get(key).unwrap_or_else(|| self.get_with(key.to_owned(), init))
+        // A miss is counted by the load.
+        let found = on!(self, inner => inner.hit(key));
+        found.unwrap_or_else(|| self.get_with(key.to_owned(), init))
     }
 
     /// Returns the value of a key. If it is absent, `init` makes it, or returns `None`.

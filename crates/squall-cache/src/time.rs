@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 const NEVER: u64 = u64::MAX;
 
 /// Decides how long each entry lives. All methods return the time from now until the entry expires. Without a
-/// time, it never does. The times of the cache itself, to live and to idle, count beside that.
+/// time, it never does. The times of the cache itself, to live and to idle, count beside that. The methods
+/// must be short, and must not use the cache.
 pub trait Expiry<K, V>: Send + Sync {
     /// Called when an entry is inserted.
     fn expire_after_create(&self, key: &K, value: &V) -> Option<Duration> {
@@ -26,7 +27,7 @@ pub trait Expiry<K, V>: Send + Sync {
         left
     }
 
-    /// Called at a hit, within the lookup: it must be short, and must not use the cache.
+    /// Called at a hit, within the lookup.
     fn expire_after_read(&self, key: &K, value: &V, left: Option<Duration>) -> Option<Duration> {
         let _ = (key, value);
         left

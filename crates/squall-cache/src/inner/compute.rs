@@ -32,15 +32,16 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
 
     /// Returns no effect if the key is not in the table.
     fn compute_present(&self, key: &K, f: &mut Decide<'_, V>, told: &mut Told<'_, K, V>) -> Option<Computed> {
-        let (generation, now) = (self.generation(), self.now());
         let mut room = self.room();
-        let (mut computed, mut new_cost, mut panicked) = (None, 0, None);
+        let (mut computed, mut new_cost, mut panicked, mut refused) = (None, 0, None, None);
         let changed = self.table.compute_if_present(key, |old| {
             // The rest of an attempt in which another thread was faster.
             room.give_back();
+            refused = None;
             if panicked.is_some() {
                 return Compute::Keep;
             }
+            let (generation, now) = (self.generation(), self.now());
             let dead = old.cause(generation, now);
             let value = dead.is_none().then_some(&old.value);
             let (effect, new) = match f(value) {
@@ -64,7 +65,10 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
                 told.add(note);
             }
             let Some((cost, ends, new)) = new else { return Compute::Remove };
-            let mark = value.map(|_| old.mark_now());
+            let mark = value.map(|_| {
+                old.touch(self.present());
+                old.mark_now()
+            });
             // A claimed entry that stayed would have no part of the bound: if the policy panics, it leaves.
             let made = catch_unwind(AssertUnwindSafe(|| {
                 self.make_room(self.table.hasher().hash_one(key), cost, mark, &mut room, told)
@@ -80,9 +84,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
                 }
                 Ok(None) => {
                     computed = Some(Computed::Refused);
-                    if let Some(key) = noted {
-                        told.note_owned(key, new, RemovalCause::Size);
-                    }
+                    refused = noted.map(|key| (key, new));
                     Compute::Remove
                 }
             }
@@ -92,7 +94,11 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         }
         match changed {
             Changed::Updated => room.spend(new_cost),
-            Changed::Removed => {}
+            Changed::Removed => {
+                if let Some((key, new)) = refused {
+                    told.note_owned(key, new, RemovalCause::Size);
+                }
+            }
             Changed::Kept | Changed::Inserted if computed == Some(Computed::Kept) => {}
             // The entry is gone.
             Changed::Kept | Changed::Inserted => return None,
@@ -117,8 +123,15 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
             return Ok(Computed::Refused);
         };
         let stored = Stored::new(value, cost, ends, self.generation(), mark);
-        self.table.try_insert(key, stored).map_err(|(key, _)| key)?;
-        room.spend(cost);
+        match catch_unwind(AssertUnwindSafe(|| self.table.try_insert(key, stored))) {
+            Ok(Ok(())) => room.spend(cost),
+            Ok(Err((key, _))) => return Err(key),
+            Err(panic) => {
+                // A hash panicked. The entry may be in the table: its room is not given back twice.
+                room.spend(cost);
+                resume_unwind(panic);
+            }
+        }
         Ok(Computed::Inserted)
     }
 }

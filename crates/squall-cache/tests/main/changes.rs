@@ -147,3 +147,58 @@ fn a_closure_reads_a_value_without_a_clone() {
     assert_eq!((cache.with(&1, Vec::len), cache.with(&2, Vec::len)), (Some(3), None));
     assert_eq!((cache.statistics().hits, cache.statistics().misses), (1, 1));
 }
+
+#[test]
+fn housekeeping_removes_no_entry_that_is_being_replaced() {
+    let cache: Cache<u64, u64> = Cache::builder().build();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for n in 0..5000_u64 {
+                    cache.compute(n % 3, |old| Op::Put(old.map_or(1, |n| n + 1)));
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..5000 {
+                cache.run_pending_tasks();
+                cache.invalidate_entries_if(|_, _| false);
+            }
+        });
+    });
+    assert_eq!((0..3).filter_map(|key| cache.get(&key)).sum::<u64>(), 10_000);
+}
+
+#[test]
+fn a_closure_sees_a_value_that_came_after_an_invalidation() {
+    let cache: Cache<u64, u64> = Cache::builder().build();
+    cache.insert(1, 1);
+    let mut is_first = true;
+    let computed = cache.compute(1, |old| {
+        if std::mem::take(&mut is_first) {
+            let other = || {
+                cache.invalidate_all();
+                cache.insert(1, 5);
+            };
+            thread::scope(|scope| scope.spawn(other).join().unwrap());
+        }
+        Op::Put(old.map_or(100, |n| n + 1))
+    });
+    assert_eq!((computed, cache.get(&1)), (Computed::Replaced, Some(6)));
+}
+
+#[test]
+fn a_heavy_newcomer_evicts_all_that_it_needs_or_no_entry() {
+    let cache: Cache<u64, u32> = Cache::builder().max_capacity(1000).weigher(|_, weight| *weight).build();
+    for _ in 0..20 {
+        for key in 0..100 {
+            cache.get_with(key, || 10);
+            (0..10).for_each(|hot| _ = cache.get_with(hot, || 10));
+        }
+    }
+    let before = cache.weighted_size();
+    for _ in 0..3 {
+        cache.insert(1000, 1000);
+        assert!(cache.contains_key(&1000) || cache.weighted_size() == before);
+    }
+}

@@ -6,7 +6,9 @@ use squall_cache::{Cache, RemovalCause};
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Barrier, Mutex, OnceLock};
+use std::thread;
 
 thread_local! {
     /// The clones of a [`Fragile`] until one panics.
@@ -225,5 +227,64 @@ fn a_policy_that_panics_keeps_the_count_of_the_bound() {
         // The rest can be evicted.
         cache.insert(3, 10);
         assert_eq!((cache.get(&3), cache.weighted_size()), (Some(10), 10));
+    }
+}
+
+/// A value whose drop loads another one, but not within that load.
+#[derive(Clone)]
+struct Loading;
+
+static LOADED: OnceLock<Cache<u64, Loading>> = OnceLock::new();
+
+thread_local! {
+    static IS_LOADING: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        if let (Some(cache), false) = (LOADED.get(), IS_LOADING.replace(true)) {
+            cache.get_with(1, || Loading);
+            IS_LOADING.set(false);
+        }
+    }
+}
+
+#[test]
+fn a_value_that_is_refused_may_load_while_it_is_dropped() {
+    let cache = LOADED.get_or_init(|| Cache::new(0));
+    cache.get_with(1, || Loading);
+    assert_eq!(cache.entry_count(), 0);
+}
+
+/// A value with a planned panic in one of its clones.
+struct Clones(Arc<AtomicUsize>);
+
+impl Clone for Clones {
+    fn clone(&self) -> Clones {
+        assert!(self.0.fetch_add(1, Relaxed) != 1, "a planned panic");
+        Clones(self.0.clone())
+    }
+}
+
+#[test]
+fn a_caller_that_waits_goes_on_after_a_clone_that_panicked() {
+    for _ in 0..50 {
+        let cache: Cache<u64, Clones> = Cache::new(10);
+        let (clones, waits) = (Arc::new(AtomicUsize::new(0)), Barrier::new(2));
+        thread::scope(|scope| {
+            let load = || {
+                waits.wait();
+                // It waits for the other load, or comes after it.
+                catch_unwind(AssertUnwindSafe(|| cache.get_with(1, || Clones(clones.clone())).0.clone()))
+            };
+            let waiter = scope.spawn(load);
+            let init = || {
+                waits.wait();
+                Clones(clones.clone())
+            };
+            let _ = catch_unwind(AssertUnwindSafe(|| cache.get_with(1, init).0.clone()));
+            let _ = waiter.join().unwrap();
+        });
+        assert!(cache.get(&1).is_some());
     }
 }

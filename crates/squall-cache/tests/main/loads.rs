@@ -101,3 +101,12 @@ fn tasks_and_threads_wait_for_one_load() {
         assert_eq!(value, 7);
     });
 }
+
+#[test]
+fn a_load_by_a_borrowed_key_counts_one_miss() {
+    let cache: Cache<String, u64> = Cache::builder().max_capacity(10).record_statistics().build();
+    assert_eq!(cache.get_with_by_ref("a", || 1), 1);
+    assert_eq!(cache.get_with_by_ref("a", || 2), 1);
+    let statistics = cache.statistics();
+    assert_eq!((statistics.hits, statistics.misses, statistics.loads), (1, 1, 1));
+}

@@ -124,3 +124,14 @@ fn a_policy_tells_its_successor_the_size_of_the_cache() {
         assert!((length / 4..=length * 4).contains(&policy.epoch_length()), "{}", policy.epoch_length());
     }
 }
+
+#[test]
+fn a_replacement_is_a_use() {
+    let cache: Cache<u64, u64> = Cache::builder().max_capacity(100).eviction_policy(policy::lru()).build();
+    for n in 0..5000 {
+        cache.insert(1000 + n, n);
+        cache.insert(1, n);
+        assert_eq!(cache.get(&(1000 + n)), Some(n));
+        assert!(cache.contains_key(&1), "after {n} insertions");
+    }
+}

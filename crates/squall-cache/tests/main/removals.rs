@@ -164,3 +164,13 @@ fn a_panic_loses_no_call_of_the_listener() {
     let left = cache.iter().count();
     assert_eq!(left + told.lock().unwrap().len(), 10, "each entry is in the cache, or was told");
 }
+
+#[test]
+fn a_listener_that_panics_ends_no_sweep() {
+    let cache: Cache<u64, u64> =
+        Cache::builder().max_capacity(1000).eviction_listener(|_, _, _| panic!("a planned panic")).build();
+    (0..500).for_each(|key| cache.insert(key, key));
+    let swept = catch_unwind(AssertUnwindSafe(|| cache.invalidate_entries_if(|key, _| key % 2 == 0)));
+    assert!(swept.is_err());
+    assert_eq!((0..500).filter(|key| cache.contains_key(key)).count(), 250);
+}
