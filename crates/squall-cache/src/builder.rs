@@ -21,7 +21,7 @@ use crate::time::{Clock, Expiry, ManualClock, Times};
 /// Bytes of the table for an entry, when the table is about two thirds full.
 const TABLE_BYTES: usize = 20;
 
-/// Builds a cache: see [`Cache::builder`].
+/// Builds a cache. [`Cache::builder`] returns a builder without a bound, times or listener.
 ///
 /// ```
 /// use squall::cache::Cache;
@@ -57,64 +57,110 @@ where
     K: Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Begins a cache of at most this many entries.
+    /// Returns a builder for a cache of at most this many entries.
     pub fn new(max_capacity: u64) -> CacheBuilder<K, V> {
         CacheBuilder::default().max_capacity(max_capacity)
     }
 
-    /// Bounds the number of entries, or their weights if there is a weigher. There is no bound by default.
+    /// Bounds the number of entries, or the sum of their weights if there is a weigher. By default there is
+    /// no bound, and the cache never evicts. A cache with the bound 0 holds nothing. Replaces an earlier
+    /// [`max_memory`](Self::max_memory).
     pub fn max_capacity(self, max_capacity: u64) -> CacheBuilder<K, V> {
         CacheBuilder { max_capacity: Some(max_capacity), is_memory: false, ..self }
     }
 
-    /// Bounds the memory in bytes. An entry counts with the bytes that the cache needs for it: key, value,
-    /// metadata and its part of the table. Its weight is added. So the weigher returns the bytes that key and
-    /// value own elsewhere; without a weigher they count as 0.
+    /// Bounds the memory in bytes, in place of [`max_capacity`](Self::max_capacity). An entry counts with its
+    /// key, value, metadata and part of the table: 52 bytes for two `u64`. Its weight is added. So the
+    /// weigher returns the bytes that key and value own elsewhere; without a weigher they count as 0.
+    ///
+    /// The memory of the policy and of the allocator does not count. Nor do removed entries that a read which
+    /// began before may still see.
+    ///
+    /// ```
+    /// use squall::cache::Cache;
+    ///
+    /// let pages: Cache<u64, Vec<u8>> = Cache::builder()
+    ///     .max_memory(64 << 20)
+    ///     .weigher(|_, page: &Vec<u8>| page.capacity() as u32)
+    ///     .build();
+    /// pages.insert(1, vec![0; 4096]);
+    /// assert!(pages.weighted_size() > 4096);
+    /// ```
     pub fn max_memory(self, bytes: u64) -> CacheBuilder<K, V> {
         CacheBuilder { max_capacity: Some(bytes), is_memory: true, ..self }
     }
 
-    /// Makes room for this many entries at the beginning.
+    /// Allocates a table for this many entries at once. By default, it is small and grows.
     pub fn initial_capacity(self, entries: usize) -> CacheBuilder<K, V> {
         CacheBuilder { initial_capacity: entries, ..self }
     }
 
-    /// Sets the name, which `squall top` shows for the policy and the statistics.
+    /// Sets the name. The policy is then named `NAME.policy`, and the counters of the statistics `NAME.hits`,
+    /// `NAME.misses` and so on, for example in `squall top`.
     pub fn name(self, name: &str) -> CacheBuilder<K, V> {
         CacheBuilder { name: Some(name.to_owned()), ..self }
     }
 
-    /// Sets the function that weighs an entry. It is called for each insertion; for a value that was loaded,
-    /// under the lock of the load. So it must be short, and must not use the cache.
+    /// Sets the function that weighs an entry. By default each entry weighs 1. An entry of weight 0 takes no
+    /// part of the bound of [`max_capacity`](Self::max_capacity).
+    ///
+    /// The thread that inserts calls it once for each value, perhaps within an operation or under the lock of
+    /// a load. So it must be short, and must not use the cache.
     pub fn weigher(self, weigher: impl Fn(&K, &V) -> u32 + Send + Sync + 'static) -> CacheBuilder<K, V> {
         CacheBuilder { weigher: Some(Box::new(weigher)), ..self }
     }
 
-    /// Lets entries expire this long after their last insertion.
+    /// Lets entries expire this long after they were inserted, or after their value was last replaced.
     pub fn time_to_live(self, time: Duration) -> CacheBuilder<K, V> {
         CacheBuilder { to_live: Some(time), ..self }
     }
 
-    /// Lets entries expire this long after their last use, exact to a sixty-fourth of the time.
+    /// Lets entries expire this long after their last use, or up to a sixty-fourth of the time earlier. An
+    /// insertion or a new value also begins the time.
     pub fn time_to_idle(self, time: Duration) -> CacheBuilder<K, V> {
         CacheBuilder { to_idle: Some(time), ..self }
     }
 
-    /// Sets the times of each entry. An entry expires at the earliest of all its times.
+    /// Sets a time of its own for each entry: see [`Expiry`]. An entry expires at the earliest of all its
+    /// times.
     pub fn expire_after(self, expiry: impl Expiry<K, V> + 'static) -> CacheBuilder<K, V> {
         CacheBuilder { expiry: Some(Arc::new(expiry)), ..self }
     }
 
-    /// Sets the clock of the entries' times, for tests.
+    /// Sets the clock of the entries' times, for tests: see [`ManualClock`].
     pub fn clock(self, clock: ManualClock) -> CacheBuilder<K, V> {
         CacheBuilder { clock: Some(clock), ..self }
     }
 
-    /// Calls a function for each entry that leaves, after it has left, on the thread that caused it. It may
-    /// use the cache.
+    /// Sets a listener, which gets each entry that leaves, with the reason.
     ///
-    /// A panic of it passes to the caller of the cache, after the operation was carried out. The calls for
-    /// further entries of that operation are lost.
+    /// The thread whose operation removed the entry calls it, after that operation and outside all locks. So
+    /// it may use the cache, and its time adds to that of the operation. In a task it must not block. Calls
+    /// of several threads may come in another order than the removals. Entries that are left when the cache
+    /// is dropped do not go to the listener.
+    ///
+    /// ```
+    /// use squall::cache::{Cache, RemovalCause::Explicit, RemovalCause::Replaced};
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// let left = Arc::new(Mutex::new(Vec::new()));
+    /// let seen = left.clone();
+    /// let pages: Cache<u64, &str> = Cache::builder()
+    ///     .max_capacity(100)
+    ///     .eviction_listener(move |key: Arc<u64>, page, why| seen.lock().unwrap().push((*key, page, why)))
+    ///     .build();
+    /// pages.insert(1, "old");
+    /// pages.insert(1, "new");
+    /// pages.invalidate(&1);
+    /// assert_eq!(*left.lock().unwrap(), [(1, "old", Replaced), (1, "new", Explicit)]);
+    /// ```
+    ///
+    /// # Panics
+    /// A panic of the listener passes to the caller of the cache, after the operation was carried out. The
+    /// calls for further entries of that operation are lost.
+    ///
+    /// # Cost
+    /// A clone of the key and perhaps of the value for each removal.
     pub fn eviction_listener(
         self,
         listener: impl Fn(Arc<K>, V, RemovalCause) + Send + Sync + 'static,
@@ -130,8 +176,8 @@ where
         CacheBuilder { policy: Some(policy), ..self }
     }
 
-    /// Counts hits, misses and more: see [`Cache::statistics`]. Each lookup then costs an addition to a word
-    /// of its processor.
+    /// Counts hits, misses and more: see [`Cache::statistics`]. Each lookup then adds to a word of its
+    /// processor. By default, nothing is counted.
     pub fn record_statistics(self) -> CacheBuilder<K, V> {
         CacheBuilder { counts: true, ..self }
     }
@@ -146,7 +192,7 @@ where
         self.build_with_hasher(DefaultHasher::default())
     }
 
-    /// Makes the cache, with a hasher.
+    /// Makes the cache, with a hasher of keys in place of [`DefaultHasher`].
     ///
     /// # Panics
     /// As [`build`](Self::build).

@@ -1,8 +1,8 @@
-//! Entries as they are returned.
+//! Copies of entries, for callers.
 
 use std::sync::Arc;
 
-/// A copy of an entry.
+/// A copy of an entry, from an [`EntrySelector`](crate::EntrySelector).
 #[derive(Clone, Debug)]
 pub struct Entry<K, V> {
     key: Arc<K>,
@@ -21,7 +21,7 @@ impl<K, V> Entry<K, V> {
         &self.key
     }
 
-    /// Returns the value.
+    /// Returns a reference to the value.
     pub fn value(&self) -> &V {
         &self.value
     }
@@ -31,12 +31,12 @@ impl<K, V> Entry<K, V> {
         self.value
     }
 
-    /// Whether this call inserted the value, or found it there.
+    /// Returns true if this call made the value, and false if it was in the cache already.
     pub fn is_fresh(&self) -> bool {
         self.is_fresh
     }
 
-    /// Whether this call replaced an older value.
+    /// Returns whether this call replaced an older value.
     pub fn is_old_value_replaced(&self) -> bool {
         self.is_old_value_replaced
     }

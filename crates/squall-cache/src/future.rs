@@ -1,4 +1,4 @@
-//! The cache for tasks: methods that load values are asynchronous. All else is as in
+//! The cache for tasks: a task that waits for a load does not block its thread. All else is like in
 //! [`squall::cache::Cache`](crate::Cache).
 
 use squall_core::Handle;
@@ -17,7 +17,11 @@ use crate::policy::Eviction;
 use crate::sync::{Iter, Loading, on};
 use crate::{CacheBuilder, DefaultHasher, Statistics};
 
-/// A bounded cache that tasks share. Clones are the same cache.
+/// A bounded cache that tasks share, on any runtime. A clone is the same cache.
+///
+/// Only methods that load wait. The other `async` methods end at the first poll; they are `async` like those
+/// of `moka`. [`as_sync`](Cache::as_sync) has `compute`, `with`, the bound and the reservations. There, the
+/// methods that load block the thread of the task, and so may those of `entry`: do not call them in a task.
 ///
 /// ```
 /// use squall::cache::future::Cache;
@@ -50,7 +54,8 @@ where
     K: Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Returns a cache of at most this many entries.
+    /// Makes a cache of at most this many entries, with the default policy
+    /// [`policy::frequency`](crate::policy::frequency).
     ///
     /// # Panics
     /// As [`CacheBuilder::build`].
@@ -59,8 +64,16 @@ where
         Cache(crate::Cache::new(max_capacity))
     }
 
-    /// Returns a builder. Its `build` makes a [`squall::cache::Cache`](crate::Cache); `Cache::from` makes
-    /// that one of this type.
+    /// Returns a builder. Its `build` makes a [`squall::cache::Cache`](crate::Cache); `Cache::from` turns it
+    /// into one of this type.
+    ///
+    /// ```
+    /// use squall::cache::{CacheBuilder, future::Cache};
+    /// use std::time::Duration;
+    ///
+    /// let pages = CacheBuilder::<u64, String>::new(1000).time_to_live(Duration::from_secs(60)).build();
+    /// let pages: Cache<u64, String> = Cache::from(pages);
+    /// ```
     pub fn builder() -> CacheBuilder<K, V> {
         CacheBuilder::default()
     }
@@ -72,12 +85,12 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Returns the cache for threads, which is the same cache.
+    /// Returns this cache as a cache for threads. Its methods that load block the thread.
     pub fn as_sync(&self) -> &crate::Cache<K, V, S> {
         &self.0
     }
 
-    /// Returns the value of a key. Never waits.
+    /// Returns a clone of the value of a key: see [`crate::Cache::get`]. Never waits.
     pub async fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -85,7 +98,7 @@ where
         self.0.get(key)
     }
 
-    /// Whether the key is there.
+    /// Whether the key is present. Does not count as a use of its entry.
     pub fn contains_key<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -98,7 +111,7 @@ where
         self.0.insert(key, value);
     }
 
-    /// Removes a key and returns its value. Never waits.
+    /// Removes a key and returns its value: see [`crate::Cache::remove`]. Never waits.
     pub async fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -106,7 +119,7 @@ where
         self.0.remove(key)
     }
 
-    /// Removes a key. Never waits.
+    /// Removes a key: see [`crate::Cache::invalidate`]. Never waits.
     pub async fn invalidate<Q: Eq + Hash + ?Sized>(&self, key: &Q)
     where
         K: Borrow<Q>,
@@ -124,15 +137,19 @@ where
         self.0.invalidate_entries_if(is_invalid);
     }
 
-    /// Removes expired entries. Never waits.
+    /// Removes expired entries: see [`crate::Cache::run_pending_tasks`]. Visits all entries within one poll.
     pub async fn run_pending_tasks(&self) {
         self.0.run_pending_tasks();
     }
 
     /// Returns the value of a key. If it is absent, `init` makes it.
     ///
-    /// Of several tasks that want an absent key one runs its `init`, and the others wait for its value. If
-    /// that one panics or is dropped, the next one runs its own.
+    /// Of several tasks that want an absent key, one awaits its `init`, and the others wait for the value. If
+    /// that task panics or is dropped, the next one awaits its own. The caller gets the value even if the
+    /// cache refuses it.
+    ///
+    /// `init` may use the cache. It must not load this key, or wait for a load that does: it would wait for
+    /// itself.
     pub async fn get_with(&self, key: K, init: impl Future<Output = V>) -> V {
         let made: Result<V, Infallible> = self.load(key, async { Ok(init.await) }).await;
         match made {
@@ -140,16 +157,17 @@ where
         }
     }
 
-    /// Returns the value of a key. If it is absent, `init` makes it, or returns `None`.
+    /// Like [`get_with`](Self::get_with), for an `init` that may have no value. If it returns `None`, so does
+    /// this call, and the next task awaits its own `init`.
     pub async fn optionally_get_with(&self, key: K, init: impl Future<Output = Option<V>>) -> Option<V> {
         self.load(key, async { init.await.ok_or(()) }).await.ok()
     }
 
-    /// Returns the value of a key. If it is absent, `init` makes it, or fails. The next task then runs its
-    /// own `init`.
+    /// Like [`get_with`](Self::get_with), for an `init` that may fail. The tasks that wait do not get the
+    /// error: the next one awaits its own `init`.
     ///
     /// # Errors
-    /// That of `init`.
+    /// The error of this caller's own `init`.
     pub async fn try_get_with<E>(
         &self,
         key: K,
@@ -178,7 +196,7 @@ where
         })
     }
 
-    /// Returns a walk over the entries.
+    /// Returns an iterator over clones of the entries: see [`crate::Cache::iter`].
     pub fn iter(&self) -> Iter<'_, K, V, S>
     where
         K: Clone,
@@ -186,17 +204,17 @@ where
         self.0.iter()
     }
 
-    /// Returns the approximate number of entries.
+    /// Returns the approximate number of entries: see [`crate::Cache::entry_count`].
     pub fn entry_count(&self) -> u64 {
         self.0.entry_count()
     }
 
-    /// Returns the sum of the weights.
+    /// Returns the part of the bound in use: see [`crate::Cache::weighted_size`].
     pub fn weighted_size(&self) -> u64 {
         self.0.weighted_size()
     }
 
-    /// Replaces the policy of evictions: see [`crate::Cache::swap_policy`].
+    /// Replaces the policy of evictions: see [`crate::Cache::swap_policy`]. Blocks its thread.
     ///
     /// # Errors
     /// Those of [`crate::Cache::swap_policy`].
@@ -209,7 +227,7 @@ where
         self.0.policy()
     }
 
-    /// Returns the statistics.
+    /// Returns the statistics: see [`crate::Cache::statistics`].
     pub fn statistics(&self) -> Statistics {
         self.0.statistics()
     }

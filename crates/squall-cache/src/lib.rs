@@ -1,6 +1,6 @@
 //! Bounded concurrent caches.
 //!
-//! Invariant of the crate: the entries of a cache need at most its bound.
+//! Invariant of the crate: the weights of a cache's entries add up to its bound at most.
 //!
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
@@ -30,5 +30,6 @@ pub use stats::Statistics;
 pub use sync::{Cache, Iter};
 pub use time::{Expiry, ManualClock};
 
-/// The hasher of keys by default. It is seeded anew in each cache.
+/// The default hasher of keys, with a new seed in each cache. It is fast, and no defence against clients that
+/// choose keys to collide: for those, give std's `RandomState` to [`CacheBuilder::build_with_hasher`].
 pub type DefaultHasher = foldhash::fast::RandomState;

@@ -6,18 +6,19 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RemovalCause {
-    /// Its time was over.
+    /// One of its times was over.
     Expired,
-    /// The program removed it.
+    /// The program removed it, by an invalidation, `remove` or `compute`.
     Explicit,
-    /// The program replaced its value.
+    /// The program replaced its value. Also the cause of an old value if the cache refused the new one.
     Replaced,
-    /// The cache was full, and the policy chose it. The new entry itself may be the one.
+    /// The policy evicted it from a full cache, or after the bound became lower. Also the cause of a new
+    /// entry that was refused.
     Size,
 }
 
 impl RemovalCause {
-    /// Returns whether the cache removed the entry by itself.
+    /// Returns true for `Expired` and `Size`: the cache removed the entry by itself.
     pub fn was_evicted(self) -> bool {
         matches!(self, RemovalCause::Expired | RemovalCause::Size)
     }

@@ -20,9 +20,9 @@ pub mod compute {
     /// The effect of [`Cache::compute`](crate::Cache::compute).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Computed {
-        /// The entry is as it was, or absent as before.
+        /// The entry is as it was, or still absent.
         Kept,
-        /// The key came in.
+        /// The key was absent, and was inserted.
         Inserted,
         /// The value was replaced.
         Replaced,
@@ -35,20 +35,20 @@ pub mod compute {
     /// The effect of [`and_compute_with`](crate::EntrySelector::and_compute_with), with the entry.
     #[derive(Clone, Debug)]
     pub enum CompResult<K, V> {
-        /// The key came in with this value. (If there was no room for it, it left at once.)
+        /// The key was absent, and was inserted with this value. The cache may have refused it.
         Inserted(Entry<K, V>),
-        /// The value was replaced by this one.
+        /// The old value was replaced by this one. The cache may have refused it.
         ReplacedWith(Entry<K, V>),
-        /// The entry was removed. Here it is.
+        /// This entry was removed.
         Removed(Entry<K, V>),
-        /// The key is absent as before.
+        /// The key is still absent.
         StillNone(Arc<K>),
         /// The entry is as it was.
         Unchanged(Entry<K, V>),
     }
 
     impl<K, V> CompResult<K, V> {
-        /// Returns the entry that is there now, if there is one.
+        /// Returns the inserted, new or unchanged entry, unless the key is absent.
         pub fn into_entry(self) -> Option<Entry<K, V>> {
             match self {
                 CompResult::Inserted(entry)

@@ -19,10 +19,11 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Changes the bound. If it becomes lower, entries are evicted before the call returns. Insertions of
-    /// other threads that began before may exceed the new bound by their entries, until the next insertion.
+    /// Changes the bound, in its unit: entries, weights or bytes. If it becomes lower, this thread evicts
+    /// entries before the call returns. Insertions that other threads began before may exceed the new bound
+    /// by their entries, until the next insertion.
     ///
-    /// Returns false if the cache was made without a bound. Then it stays without.
+    /// Returns false if the cache was made without a bound. It then stays so.
     ///
     /// ```
     /// use squall::cache::Cache;
@@ -40,8 +41,10 @@ where
     }
 
     /// Reserves a part of the bound for memory beside the entries, such as values that are being received.
-    /// Evicts entries until the others fit into the rest. If the part does not fit beside the other
-    /// reservations, it is refused, and no entry is evicted. A cache without a bound has room for all.
+    /// This thread evicts entries until the others fit into the rest.
+    ///
+    /// Returns no part, and evicts no entry, if all reservations together would exceed the bound. A cache
+    /// without a bound grants each reservation.
     ///
     /// ```
     /// use squall::cache::Cache;
@@ -73,12 +76,13 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Returns the part.
+    /// Returns the size of the part, or 0 in a cache without a bound.
     pub fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// Makes the part larger or smaller. Returns false if it does not fit. Then it stays as it was.
+    /// Makes the part larger or smaller. A larger part evicts entries. Returns false if it does not fit, and
+    /// keeps the old size.
     ///
     /// # Panics
     /// If the listener panics. The part has the new size.

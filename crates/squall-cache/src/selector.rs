@@ -24,12 +24,13 @@ where
         EntrySelector { cache, key }
     }
 
-    /// Returns the entry. If it is absent, inserts this value.
+    /// Returns the entry. If it is absent, inserts this value. Blocks while another caller loads the key.
     pub fn or_insert(self, default: V) -> Entry<K, V> {
         self.or_insert_with(|| default)
     }
 
-    /// Returns the entry. If it is absent, inserts the default value.
+    /// Returns the entry. If it is absent, inserts the default value. Blocks while another caller loads the
+    /// key.
     pub fn or_default(self) -> Entry<K, V>
     where
         V: Default,
@@ -37,7 +38,8 @@ where
         self.or_insert_with(V::default)
     }
 
-    /// Returns the entry. If it is absent, `init` makes the value: see [`Cache::get_with`].
+    /// Returns the entry. If it is absent, `init` makes the value. Of several callers, one runs its `init`,
+    /// and the others block: see [`Cache::get_with`].
     pub fn or_insert_with(self, init: impl FnOnce() -> V) -> Entry<K, V> {
         let EntrySelector { cache, key } = self;
         let mut is_fresh = false;
@@ -64,7 +66,7 @@ where
     /// Returns the entry. If it is absent, `init` makes the value, or fails: see [`Cache::try_get_with`].
     ///
     /// # Errors
-    /// That of `init`.
+    /// The error of `init`.
     pub fn or_try_insert_with<E>(self, init: impl FnOnce() -> Result<V, E>) -> Result<Entry<K, V>, Arc<E>> {
         let EntrySelector { cache, key } = self;
         let mut is_fresh = false;
@@ -76,9 +78,16 @@ where
         Ok(Entry::new(Arc::new(key), value, is_fresh, false))
     }
 
-    /// Inserts the key with the value that `f` returns, or replaces its value.
+    /// Inserts the key with the value that `f` returns, or replaces its value, like
+    /// [`and_compute_with`](Self::and_compute_with). Returns the new entry, even if the cache refused it.
     ///
-    /// As [`and_compute_with`](Self::and_compute_with).
+    /// ```
+    /// use squall::cache::Cache;
+    ///
+    /// let visits: Cache<&str, u64> = Cache::new(100);
+    /// let count = || visits.entry("home").and_upsert_with(|old| old.map_or(1, |old| old.into_value() + 1));
+    /// assert_eq!((count().into_value(), count().into_value()), (1, 2));
+    /// ```
     pub fn and_upsert_with(self, mut f: impl FnMut(Option<Entry<K, V>>) -> V) -> Entry<K, V> {
         match self.and_compute_with(|entry| Op::Put(f(entry))) {
             CompResult::Inserted(entry) | CompResult::ReplacedWith(entry) => entry,
@@ -90,7 +99,8 @@ where
 
     /// Inserts, replaces, removes or keeps the entry, as `f` decides, in one atomic step.
     ///
-    /// As [`Cache::compute`], with entries in place of borrowed values. `f` may run several times.
+    /// Like [`Cache::compute`], with copies of entries in place of borrowed values. `f` may run several
+    /// times, and must not use the cache.
     pub fn and_compute_with(self, mut f: impl FnMut(Option<Entry<K, V>>) -> Op<V>) -> CompResult<K, V> {
         let EntrySelector { cache, key } = self;
         let shared = Arc::new(key.clone());

@@ -3,26 +3,29 @@
 use squall_core::{Handle, Owned};
 use squall_objects::counter::{self, Counter};
 
-/// Counts of a cache.
+/// Counts of a cache since it was made: see [`Cache::statistics`](crate::Cache::statistics).
+///
+/// The counts are read one after another, so those of operations in progress may differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Lookups that found their key.
+    /// Lookups that found their key: `get`, `with`, and the methods that load.
     pub hits: u64,
-    /// Lookups that did not.
+    /// Such lookups of an absent or expired key.
     pub misses: u64,
     /// Values that loaders returned.
     pub loads: u64,
     /// Loaders that failed or panicked, or were dropped.
     pub failed_loads: u64,
-    /// Entries that left because the cache was full or their time was over.
+    /// Entries that left to make room, and expired ones that such an eviction found. Expired entries that
+    /// leave otherwise do not count.
     pub evictions: u64,
-    /// New entries that the policy did not admit.
+    /// Entries that were refused for lack of room. One that exceeds the whole bound does not count.
     pub refusals: u64,
 }
 
 impl Statistics {
-    /// Returns the part of lookups that found their key; 0 without a lookup.
+    /// Returns the share of lookups that found their key, from 0 to 1; 0 without a lookup.
     pub fn hit_ratio(&self) -> f64 {
         let all = self.hits + self.misses;
         if all == 0 { 0.0 } else { self.hits as f64 / all as f64 }

@@ -23,7 +23,7 @@ const GENERATIONS: u32 = 1 << 15;
 /// The bits of a mark.
 const MARK: u64 = (1 << GENERATION) - 1;
 
-/// The present of a cache: the numbers that hits compare with the mark of their entry.
+/// The current time of a cache in epochs and halvings, to compare with the [`Mark`] of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Now {
@@ -31,12 +31,12 @@ pub struct Now {
     pub epoch: u16,
     /// The number of times that all counts of uses were halved, modulo 65,536.
     pub halvings: u16,
-    /// A use after so many epochs without one counts as late.
+    /// The number of epochs without a use after which the next use counts as late.
     pub late: u16,
 }
 
 impl Now {
-    /// Returns a present.
+    /// Makes a time.
     pub fn new(epoch: u16, halvings: u16, late: u16) -> Now {
         Now { epoch, halvings, late }
     }
@@ -56,7 +56,7 @@ impl Now {
 pub struct Mark {
     /// The epoch of the last use, or of the insertion.
     pub epoch: u16,
-    /// A count of epochs with a use, as of `halvings`. It stays at 255.
+    /// A count of epochs with a use, as of `halvings`: see [`Mark::uses_now`]. It stays at 255.
     pub uses: u8,
     /// The number of halvings that `uses` has gone through.
     pub halvings: u16,

@@ -20,7 +20,7 @@ use crate::selector::EntrySelector;
 use crate::stats::Statistics;
 use crate::stored::{Ending, Endless};
 
-/// A bounded cache that threads share. Clones are the same cache.
+/// A bounded cache that threads share. A clone is the same cache, like a clone of an `Arc`.
 ///
 /// [`future::Cache`](crate::future::Cache) is its form for tasks.
 ///
@@ -37,8 +37,10 @@ use crate::stored::{Ending, Endless};
 /// ```
 ///
 /// # Cost
-/// A hit writes no memory that other processors read, but one mark in an entry and epoch; an epoch is a
-/// number of insertions. An insertion into a full cache looks at the entries of a bucket.
+/// A hit clones the value. It takes no lock. The first hit of an entry in an epoch writes a mark into it, and
+/// later ones write no memory. An epoch is a number of insertions that the policy sets. With times, a hit
+/// reads the clock. An idle time or an [`Expiry`](crate::Expiry) also lets hits write the entry's times. An
+/// insertion into a full cache compares about five entries.
 pub struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S = DefaultHasher>(
     pub(crate) Kind<K, V, S>,
 );
@@ -74,7 +76,8 @@ where
     K: Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Returns a cache of at most this many entries.
+    /// Makes a cache of at most this many entries, with the default policy
+    /// [`policy::frequency`](crate::policy::frequency).
     ///
     /// # Panics
     /// As [`CacheBuilder::build`].
@@ -83,7 +86,7 @@ where
         CacheBuilder::new(max_capacity).build()
     }
 
-    /// Returns a builder of caches.
+    /// Returns a builder, for a cache with other settings than a number of entries.
     pub fn builder() -> CacheBuilder<K, V> {
         CacheBuilder::default()
     }
@@ -95,7 +98,8 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Returns the value of a key.
+    /// Returns a clone of the value of a key, or `None` if it is absent or has expired. A hit is a use of the
+    /// entry.
     #[inline]
     pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
@@ -104,8 +108,11 @@ where
         on!(self, inner => inner.get(key))
     }
 
-    /// Calls `f` with the value of a key, and returns its result, without a clone. `f` runs within an
-    /// operation: it must be short, and must not use the cache.
+    /// Calls `f` with the value of a key, and returns its result, without a clone. A hit is a use of the
+    /// entry.
+    ///
+    /// `f` runs within an operation, on the caller's thread and without a lock. Freed memory waits until it
+    /// returns. So it must be short, and must not use the cache.
     ///
     /// ```
     /// use squall::cache::Cache;
@@ -122,7 +129,7 @@ where
         on!(self, inner => inner.with(key, f))
     }
 
-    /// Whether the key is there. Does not count as a use of its entry.
+    /// Whether the key is present. Does not count as a use of its entry.
     pub fn contains_key<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -132,9 +139,14 @@ where
 
     /// Inserts an entry, or replaces the value of its key.
     ///
-    /// The policy may refuse a new entry if the cache is full. An entry that needs more than the whole bound
-    /// is refused too, and takes an older value of its key with it. The listener gets a refused entry, with
-    /// the cause [`Size`](crate::RemovalCause::Size).
+    /// An entry is refused in three cases:
+    ///
+    /// - The cache is full, the key is absent, and the policy prefers the entries that it has.
+    /// - It needs more than the whole bound.
+    /// - Insertions of other threads that are in progress take all the room.
+    ///
+    /// A lookup then misses, and an older value of the key is gone. The listener gets the refused entry, with
+    /// the cause [`Size`](crate::RemovalCause::Size). To learn the outcome, use [`compute`](Self::compute).
     ///
     /// # Panics
     /// If the weigher, the listener or the times panic.
@@ -143,10 +155,10 @@ where
     }
 
     /// Inserts, replaces, removes or keeps the entry of a key, as `f` decides from its value, in one atomic
-    /// step. `f` gets no value if the key is absent.
+    /// step. `f` gets no value if the key is absent. Does not count as a use of the entry.
     ///
-    /// `f` runs within an operation, without a lock: it must not use the cache. If another thread changed the
-    /// entry meanwhile, it runs again.
+    /// `f` runs within an operation, without a lock: it must not use the cache. If another thread changes the
+    /// entry meanwhile, `f` runs again.
     ///
     /// ```
     /// use squall::cache::{Cache, ops::compute::{Computed, Op}};
@@ -165,7 +177,8 @@ where
         on!(self, inner => inner.compute(key, &mut f))
     }
 
-    /// Selects the entry of a key, for one operation on it.
+    /// Selects the entry of a key, for one operation on it, such as
+    /// [`or_insert_with`](EntrySelector::or_insert_with).
     ///
     /// ```
     /// use squall::cache::Cache;
@@ -181,7 +194,7 @@ where
         EntrySelector::new(self, key)
     }
 
-    /// Selects the entry of a borrowed key, for one operation on it.
+    /// Like [`entry`](Self::entry), for a borrowed key.
     pub fn entry_by_ref<Q: ToOwned<Owned = K> + ?Sized>(&self, key: &Q) -> EntrySelector<'_, K, V, S>
     where
         K: Borrow<Q> + Clone,
@@ -189,7 +202,8 @@ where
         EntrySelector::new(self, key.to_owned())
     }
 
-    /// Removes a key and returns its value.
+    /// Removes a key and returns its value, or `None` if it was absent or expired. The listener gets the
+    /// entry too, with the cause [`Explicit`](crate::RemovalCause::Explicit).
     pub fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -197,7 +211,7 @@ where
         on!(self, inner => inner.remove(key))
     }
 
-    /// Removes a key.
+    /// Removes a key. A load of the key that has begun still inserts its value.
     pub fn invalidate<Q: Eq + Hash + ?Sized>(&self, key: &Q)
     where
         K: Borrow<Q>,
@@ -205,35 +219,45 @@ where
         self.remove(key);
     }
 
-    /// Removes all entries. Lookups miss them as soon as this begins.
+    /// Removes all entries. Lookups miss all of them from one moment on, while the call is still freeing
+    /// them. A load that has begun still inserts its value.
     ///
     /// # Cost
-    /// Visits all entries.
+    /// Visits all entries, on the caller's thread.
     pub fn invalidate_all(&self) {
         on!(self, inner => inner.invalidate_all());
     }
 
-    /// Removes the entries for which `is_invalid` returns true. It runs within an operation: it must be
-    /// short, and must not use the cache.
+    /// Removes the entries for which `is_invalid` returns true, and the expired ones.
+    ///
+    /// `is_invalid` runs within an operation: it must be short, and must not use the cache.
     ///
     /// # Cost
-    /// Visits all entries.
+    /// Visits all entries, on the caller's thread.
     pub fn invalidate_entries_if(&self, mut is_invalid: impl FnMut(&K, &V) -> bool) {
         on!(self, inner => inner.sweep_all(&mut is_invalid));
     }
 
     /// Removes expired entries.
     ///
-    /// Lookups never see them, and they leave when an insertion needs their place. Call this if their memory,
-    /// or the listener, should not wait for that.
+    /// Lookups never see them. They leave when an insertion into the full cache needs their place. Call this
+    /// from time to time if their memory, or the listener, should not wait for that. A cache without a bound
+    /// keeps expired entries until this call, since no other thread does such work.
+    ///
+    /// # Cost
+    /// Visits all entries, on the caller's thread.
     pub fn run_pending_tasks(&self) {
         on!(self, inner => inner.sweep_all(&mut |_, _| false));
     }
 
     /// Returns the value of a key. If it is absent, `init` makes it.
     ///
-    /// Of several callers of an absent key one runs its `init`, and the others wait for its value. If it
-    /// panics, the next one runs its own. `init` may use the cache, but for this key.
+    /// Of several callers of an absent key, one runs its `init` on its own thread. The others block until the
+    /// value is there. If `init` panics, the next caller runs its own. The caller gets the value even if the
+    /// cache refuses it.
+    ///
+    /// `init` runs outside all locks, and may use the cache. It must not load this key, or wait for a load
+    /// that does: it would wait for itself.
     ///
     /// # Panics
     /// If `init` panics, or the weigher, the listener or the times.
@@ -258,19 +282,26 @@ where
         found.unwrap_or_else(|| self.get_with(key.to_owned(), init))
     }
 
-    /// Returns the value of a key. If it is absent, `init` makes it, or returns `None`.
-    ///
-    /// As [`get_with`](Self::get_with). If `init` returns `None`, the next caller runs its own.
+    /// Like [`get_with`](Self::get_with), for an `init` that may have no value. If it returns `None`, so does
+    /// this call, and the next caller runs its own `init`.
     pub fn optionally_get_with(&self, key: K, init: impl FnOnce() -> Option<V>) -> Option<V> {
         self.load(key, || init().ok_or(())).ok()
     }
 
-    /// Returns the value of a key. If it is absent, `init` makes it, or fails.
+    /// Like [`get_with`](Self::get_with), for an `init` that may fail. The callers that wait do not get the
+    /// error: the next one runs its own `init`.
     ///
-    /// As [`get_with`](Self::get_with). If `init` fails, the next caller runs its own.
+    /// ```
+    /// use squall::cache::Cache;
+    ///
+    /// let pages: Cache<u64, String> = Cache::new(100);
+    /// let failed = pages.try_get_with(1, || Err("no connection"));
+    /// assert_eq!(*failed.unwrap_err(), "no connection");
+    /// assert_eq!(pages.get(&1), None);
+    /// ```
     ///
     /// # Errors
-    /// That of `init`.
+    /// The error of this caller's own `init`.
     pub fn try_get_with<E>(&self, key: K, init: impl FnOnce() -> Result<V, E>) -> Result<V, Arc<E>> {
         self.load(key, init).map_err(Arc::new)
     }
@@ -295,8 +326,8 @@ where
         })
     }
 
-    /// Returns a walk over the entries. An entry that comes or goes meanwhile may be missing. Does not count
-    /// as a use.
+    /// Returns an iterator over clones of the entries. An entry that comes or goes meanwhile may be missing.
+    /// One that stays may come twice if the table grows. Does not count as a use.
     pub fn iter(&self) -> Iter<'_, K, V, S>
     where
         K: Clone,
@@ -307,7 +338,7 @@ where
     /// Calls `f` with the entries of one part of the table, from a position on, without clones. Returns the
     /// position of the next part, if there is one. The first position is 0, and any number is a position.
     ///
-    /// An entry that is there during a whole walk is visited. It is visited again if the table grows
+    /// An entry that is present during a whole walk is visited, and perhaps again if the table grows
     /// meanwhile. `f` runs within an operation: it must be short, and must not use the cache.
     ///
     /// ```
@@ -325,34 +356,35 @@ where
         on!(self, inner => inner.visit(from, &mut f))
     }
 
-    /// Returns the approximate number of entries, with expired ones.
+    /// Returns the approximate number of entries. Expired ones count until they are removed.
     pub fn entry_count(&self) -> u64 {
         on!(self, inner => inner.table.len() as u64)
     }
 
-    /// Returns the part of the bound in use: the sum of the weights, or the bytes. Entries that are about to
-    /// come count, too. Without a bound, this is the number of entries.
+    /// Returns the part of the bound in use: the number of entries, the sum of their weights, or bytes. Room
+    /// for insertions in progress counts, too. Without a bound, this is the number of entries.
     pub fn weighted_size(&self) -> u64 {
         on!(self, inner => if inner.config.bound.is_some() { inner.taken() } else { inner.table.len() as u64 })
     }
 
-    /// Returns the bound.
+    /// Returns the bound, in entries, weights or bytes.
     pub fn max_capacity(&self) -> Option<u64> {
         on!(self, inner => inner.config.bound.as_ref().map(Bound::max))
     }
 
-    /// Returns the times after which entries expire: after an insertion, and after a use.
+    /// Returns the time to live and the time to idle.
     pub fn times(&self) -> (Option<Duration>, Option<Duration>) {
         on!(self, inner => inner.config.times.limits())
     }
 
-    /// Returns the name.
+    /// Returns the name that the builder was given.
     pub fn name(&self) -> Option<&str> {
         on!(self, inner => inner.config.name.as_deref())
     }
 
-    /// Replaces the policy of evictions, while other threads use the cache. The new policy begins without
-    /// the state of the old one, but with the marks of the entries.
+    /// Replaces the policy of evictions, while other threads use the cache. The entries stay, with their
+    /// marks. The new policy begins without the state of the old one, such as its counts of absent keys. The
+    /// name of the policy stays.
     ///
     /// ```
     /// use squall::cache::{Cache, policy};
@@ -363,19 +395,34 @@ where
     /// ```
     ///
     /// # Errors
-    /// [`SwapError`]: another swap runs, or the calling thread is inside an operation. The old policy stays.
+    /// [`SwapError`]: for example, another swap runs, or the calling thread is inside an operation. The old
+    /// policy stays.
+    ///
+    /// # Cost
+    /// Blocks the caller until the calls of the old policy have ended: a task uses a blocking thread. Hits go
+    /// on. Insertions may wait meanwhile, usually for 20 ms at most.
     pub fn swap_policy(&self, new: Replacement<dyn Eviction>) -> Result<SwapReport, SwapError> {
         let report = Swap::new(self.policy()).without_state().run(new)?;
         on!(self, inner => inner.begin_epoch());
         Ok(report)
     }
 
-    /// Returns the policy of evictions. [`swap_policy`](Self::swap_policy) replaces it.
+    /// Returns the policy of evictions, for its id and name. [`swap_policy`](Self::swap_policy) replaces it.
     pub fn policy(&self) -> Handle<dyn Eviction> {
         on!(self, inner => inner.policy())
     }
 
-    /// Returns the statistics, all zero unless the builder asked for them.
+    /// Returns the statistics. All are zero without
+    /// [`record_statistics`](CacheBuilder::record_statistics).
+    ///
+    /// ```
+    /// use squall::cache::Cache;
+    ///
+    /// let squares: Cache<u64, u64> = Cache::builder().max_capacity(100).record_statistics().build();
+    /// squares.get_with(7, || 49); // a miss
+    /// squares.get(&7);
+    /// assert_eq!(squares.statistics().hit_ratio(), 0.5);
+    /// ```
     pub fn statistics(&self) -> Statistics {
         on!(self, inner => inner.counters.as_ref().map(|counters| counters.read()).unwrap_or_default())
     }
@@ -395,7 +442,7 @@ impl<K, V, F: Fn()> Drop for Loading<'_, K, V, F> {
     }
 }
 
-/// A walk over the entries of a cache.
+/// An iterator over clones of the entries of a cache: see [`Cache::iter`].
 pub struct Iter<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     cache: &'a Cache<K, V, S>,
     from: Option<u64>,

@@ -10,31 +10,70 @@ use std::time::{Duration, Instant};
 /// The end of an entry that never expires.
 const NEVER: u64 = u64::MAX;
 
-/// Decides how long each entry lives. All methods return the time from now until the entry expires. Without a
-/// time, it never does. The times of the cache itself, to live and to idle, count beside that. The methods
-/// must be short, and must not use the cache.
+/// Decides how long each entry lives. All methods return the time from now until the entry expires, or `None`
+/// if it has no time of its own. The cache's times to live and to idle still apply.
+///
+/// The thread that inserts or reads calls the methods, perhaps within an operation or under the lock of a
+/// load. They must be short, and must not use the cache.
+///
+/// ```
+/// use squall::cache::{Cache, Expiry};
+/// use std::time::Duration;
+///
+/// /// The value of a lease is its time.
+/// struct Lease;
+///
+/// impl Expiry<u64, Duration> for Lease {
+///     fn expire_after_create(&self, _: &u64, lease: &Duration) -> Option<Duration> {
+///         Some(*lease)
+///     }
+///
+///     fn expire_after_update(&self, _: &u64, lease: &Duration, _: Option<Duration>) -> Option<Duration> {
+///         Some(*lease)
+///     }
+/// }
+///
+/// let leases: Cache<u64, Duration> = Cache::builder().max_capacity(100).expire_after(Lease).build();
+/// leases.insert(1, Duration::ZERO);
+/// leases.insert(2, Duration::from_secs(3600));
+/// assert_eq!((leases.contains_key(&1), leases.contains_key(&2)), (false, true));
+/// ```
 pub trait Expiry<K, V>: Send + Sync {
-    /// Called when an entry is inserted.
+    /// Called when an absent or expired key is inserted. By default, the entry has no time of its own.
     fn expire_after_create(&self, key: &K, value: &V) -> Option<Duration> {
         let _ = (key, value);
         None
     }
 
-    /// Called when the value of an entry is replaced. `left` is the time that these methods gave the
-    /// old value, as far as it is left.
+    /// Called when the value of an entry is replaced. `left` is the rest of the time that these methods gave
+    /// the old value. By default, the new value gets that rest.
     fn expire_after_update(&self, key: &K, value: &V, left: Option<Duration>) -> Option<Duration> {
         let _ = (key, value);
         left
     }
 
-    /// Called at a hit, within the lookup.
+    /// Called at each hit, within the lookup. `left` is the rest of the time that these methods gave the
+    /// value. By default, it stays.
     fn expire_after_read(&self, key: &K, value: &V, left: Option<Duration>) -> Option<Duration> {
         let _ = (key, value);
         left
     }
 }
 
-/// A clock that a program moves itself, for tests of programs with times.
+/// A clock that a program moves itself, for tests of programs with times. A clone is the same clock.
+///
+/// ```
+/// use squall::cache::{Cache, ManualClock};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let minute = Duration::from_secs(60);
+/// let pages: Cache<u64, u64> = Cache::builder().time_to_live(minute).clock(clock.clone()).build();
+/// pages.insert(1, 2);
+/// assert_eq!(pages.get(&1), Some(2));
+/// clock.advance(minute);
+/// assert_eq!(pages.get(&1), None);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct ManualClock(Arc<AtomicU64>);
 

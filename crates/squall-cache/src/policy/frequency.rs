@@ -54,7 +54,16 @@ const SHIFT_HALVINGS: u16 = 4;
 /// Watched repeats that tell a shift from a scan.
 const REPEATS_NEEDED: f64 = 16.0;
 
-/// Returns a policy that keeps the keys that are wanted most often, and adapts to changes of the load.
+/// Makes the default policy: it keeps the keys that are wanted most often, and adapts to changes of the load.
+///
+/// If the cache is full, it compares a new key with the least used of about five drawn entries. It usually
+/// refuses the key unless that was inserted more often than the entry was used.
+///
+/// # Cost
+/// Five and a half bytes for each entry that fits, outside the bound of the cache.
+///
+/// # Source
+/// TinyLFU (Einziger, Friedman and Manes 2017), for the comparison with newcomers.
 ///
 /// # Panics
 /// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
@@ -63,13 +72,13 @@ pub fn frequency() -> Owned<dyn Eviction> {
     squall_core::swappable(Frequency::<false>::new())
 }
 
-/// Returns a replacement in this form, for a hot-swap of a policy.
+/// Makes a policy like [`frequency`], for [`Cache::swap_policy`](crate::Cache::swap_policy).
 pub fn new_frequency() -> Replacement<dyn Eviction> {
     Replacement::swappable(Frequency::<false>::new())
 }
 
-/// Returns [`frequency`] without refusals: a new key always takes the place of another one. It has fewer
-/// hits, but a program finds each value that it has just inserted, such as a lock or a session.
+/// Makes a policy like [`frequency`] that refuses no entry: a new key always takes the place of another one.
+/// It has fewer hits, but a program finds each value that it has just inserted, such as a lock or a session.
 ///
 /// # Panics
 /// As [`frequency`].
@@ -78,7 +87,8 @@ pub fn frequency_admitting_all() -> Owned<dyn Eviction> {
     squall_core::swappable(Frequency::<true>::new())
 }
 
-/// Returns a replacement in this form, for a hot-swap of a policy.
+/// Makes a policy like [`frequency_admitting_all`], for
+/// [`Cache::swap_policy`](crate::Cache::swap_policy).
 pub fn new_frequency_admitting_all() -> Replacement<dyn Eviction> {
     Replacement::swappable(Frequency::<true>::new())
 }

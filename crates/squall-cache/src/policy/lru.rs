@@ -13,7 +13,16 @@ struct Lru {
     entries: AtomicU64,
 }
 
-/// Returns a policy that evicts the entry that was unused for longest, of some that are drawn.
+/// Makes a policy that evicts the entry that was unused for longest, of about five that are drawn. It refuses
+/// no entry.
+///
+/// ```
+/// use squall::cache::{Cache, policy};
+///
+/// let cache: Cache<u64, u64> = Cache::builder().max_capacity(100).eviction_policy(policy::lru()).build();
+/// (0..200).for_each(|n| cache.insert(n, n));
+/// assert_eq!(cache.get(&199), Some(199));
+/// ```
 ///
 /// # Panics
 /// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
@@ -22,7 +31,7 @@ pub fn lru() -> Owned<dyn Eviction> {
     squall_core::swappable(Lru { entries: AtomicU64::new(0) })
 }
 
-/// Returns a replacement in this form, for a hot-swap of a policy.
+/// Makes a policy like [`lru`], for [`Cache::swap_policy`](crate::Cache::swap_policy).
 pub fn new_lru() -> Replacement<dyn Eviction> {
     Replacement::swappable(Lru { entries: AtomicU64::new(0) })
 }
