@@ -39,7 +39,7 @@ pub mod compute {
         Inserted(Entry<K, V>),
         /// The old value was replaced by this one. The cache may have refused it.
         ReplacedWith(Entry<K, V>),
-        /// This entry was removed.
+        /// The entry was removed. Here it is.
         Removed(Entry<K, V>),
         /// The key is still absent.
         StillNone(Arc<K>),

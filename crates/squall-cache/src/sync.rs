@@ -155,7 +155,7 @@ where
     }
 
     /// Inserts, replaces, removes or keeps the entry of a key, as `f` decides from its value, in one atomic
-    /// step. `f` gets no value if the key is absent. Does not count as a use of the entry.
+    /// step. `f` gets no value if the key is absent. A new value counts as a use of the entry.
     ///
     /// `f` runs within an operation, without a lock: it must not use the cache. If another thread changes the
     /// entry meanwhile, `f` runs again.

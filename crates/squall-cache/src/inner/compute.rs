@@ -65,15 +65,11 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
                 told.add(note);
             }
             let Some((cost, ends, new)) = new else { return Compute::Remove };
-            let mark = value.map(|_| {
-                old.touch(self.present());
-                old.mark_now()
-            });
+            old.touch(self.present());
+            let mark = value.map(|_| old.mark_now());
             // A claimed entry that stayed would have no part of the bound: if the policy panics, it leaves.
-            let made = catch_unwind(AssertUnwindSafe(|| {
-                self.make_room(self.table.hasher().hash_one(key), cost, mark, &mut room, told)
-            }));
-            match made {
+            let made = || self.make_room(self.table.hasher().hash_one(key), cost, mark, &mut room, told);
+            match catch_unwind(AssertUnwindSafe(made)) {
                 Ok(Some(mark)) => {
                     new_cost = cost;
                     Compute::Put(Stored::new(new, cost, ends, generation, mark))

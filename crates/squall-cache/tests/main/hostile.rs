@@ -230,7 +230,7 @@ fn a_policy_that_panics_keeps_the_count_of_the_bound() {
     }
 }
 
-/// A value whose drop loads another one, but not within that load.
+/// The drop of this value loads another one, but not within that load.
 #[derive(Clone)]
 struct Loading;
 
