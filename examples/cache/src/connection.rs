@@ -120,6 +120,9 @@ where
                 Room::Made => None,
                 Room::None => parser.reject_value(&input.bytes),
             };
+            if cache.is_reclaim_due() {
+                run_blocking(cache, |cache| cache.store().reclaim()).await;
+            }
             let Some(rejected) = rejected else {
                 let timeout = IdleTimeout::new(cache.stats(), idle_s_max);
                 let read = stream.read_buf(&mut input.bytes);

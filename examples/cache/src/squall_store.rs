@@ -8,7 +8,7 @@ use squall::cache::ops::compute::Op;
 use squall::cache::policy::{self, Eviction};
 use squall::cache::{Cache, DefaultHasher, Reservation};
 
-use crate::item::Item;
+use crate::item::{Item, SHARE_BYTES};
 use crate::key::Key;
 use crate::store::{Bound, Change, Reserved, Store};
 
@@ -52,7 +52,9 @@ impl SquallStore {
         let entries = Cache::builder()
             .name("entries")
             .max_memory(MEMORY_BYTES)
-            .weigher(|key: &Key, item: &Item| Item::owned_bytes(key, item.data.len()))
+            .weigher(|key: &Key, item: &Item| {
+                SHARE_BYTES.saturating_add(Item::owned_bytes(key, item.data.len()))
+            })
             .eviction_policy(policy)
             .record_statistics();
         SquallStore(entries.build())

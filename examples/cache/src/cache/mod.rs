@@ -400,11 +400,7 @@ impl<S: Store> Cache<S> {
         if gone == 0 && come != 0 {
             self.stats.note(Fact::TotalItems);
         }
-        if gone.max(come) >= GONE_BYTES_MIN {
-            // A full store evicts about as much as comes.
-            let left = if self.is_nearly_full() { gone.max(come) } else { gone };
-            self.gone_bytes.fetch_add(left, Ordering::Relaxed);
-        }
+        self.note_gone(gone, come);
         result.expect("a store asks once at least")
     }
 
@@ -426,6 +422,15 @@ impl<S: Store> Cache<S> {
     /// Returns a part of the memory limit for input.
     pub(crate) fn input_part(&self) -> InputPart<'_, S> {
         InputPart { cache: self, bytes: 0, reserved: None }
+    }
+
+    /// Notes that memory of this size was removed, and that other memory came.
+    fn note_gone(&self, gone: u64, come: u64) {
+        if gone.max(come) >= GONE_BYTES_MIN {
+            // A full store evicts about as much as comes.
+            let left = if self.is_nearly_full() { gone.max(come) } else { gone };
+            self.gone_bytes.fetch_add(left, Ordering::Relaxed);
+        }
     }
 
     /// Whether the store evicts entries, or is about to.
@@ -514,6 +519,7 @@ impl<S: Store> InputPart<'_, S> {
             if bytes == 0 {
                 self.reserved = None;
             }
+            self.cache.note_gone(0, bytes.saturating_sub(self.bytes));
         }
         self.bytes = bytes;
         Room::Made
