@@ -4,10 +4,11 @@
 //!   latch and its state of mapping exclude those (slot/I4).
 //! - I2. A page of a window has one slot at a time: a slot discards its page before it lets go of it.
 
-use squall_objects::pages::{PAGE_BYTES, Page};
+use squall_objects::pages::Page;
 use std::io;
 #[cfg(all(target_os = "linux", not(miri)))]
 use {
+    squall_objects::pages::PAGE_BYTES,
     squall_sys::window,
     std::{slice, sync::Arc},
 };
