@@ -354,6 +354,7 @@ fn stress_list_names_the_stresses_one_on_a_line() {
         "bags",
         "queue",
         "pager",
+        "cache",
         "calls",
         "fleets",
         "pools",

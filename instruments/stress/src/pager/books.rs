@@ -164,6 +164,11 @@ impl File {
         lock(&self.own).iter().map(|(page, book)| (*page, book.content())).collect()
     }
 
+    /// Returns whether the file is a copy in which no page was changed or cut off.
+    pub(super) fn is_unchanged_copy(&self) -> bool {
+        self.parent.is_some() && lock(&self.own).is_empty()
+    }
+
     /// Changes the length in the books, during an odd epoch.
     pub(super) fn set_bytes(&self, bytes: u64) {
         let former = self.bytes.swap(bytes, Ordering::Relaxed);

@@ -70,8 +70,9 @@ const NO_MEMORY: Touched = Touched { start: 0, bytes: 0, batch: 1 };
 
 thread_local! {
     static TOUCHED: Cell<Touched> = const { Cell::new(NO_MEMORY) };
-    /// Used by the handler alone, which does not interrupt itself.
-    static BUFFER: UnsafeCell<[u8; BATCH_MAX * PAGE_BYTES]> = const { UnsafeCell::new([0; BATCH_MAX * PAGE_BYTES]) };
+    /// Filled before the first fault. Then used by the handler alone, which does not interrupt itself. On the
+    /// heap, since the memory of thread-locals is a part of each stack.
+    static BUFFER: UnsafeCell<Vec<u8>> = const { UnsafeCell::new(Vec::new()) };
 }
 
 /// The descriptor of `uffd-in-thread`, and the action of SIGBUS from before.
@@ -153,6 +154,8 @@ pub(crate) struct InThread(Registered);
 impl Paged for InThread {
     fn new(pages: usize, batch: usize) -> Result<InThread, Missing> {
         let memory = Registered::new(&once(&INSTALLED, install)?.uffd, pages)?;
+        // SAFETY: this thread has no page yet for which the handler would use the buffer.
+        BUFFER.with(|buffer| unsafe { (*buffer.get()).resize(BATCH_MAX * PAGE_BYTES, 0) });
         TOUCHED.set(Touched { start: memory.start.addr().get(), bytes: pages * PAGE_BYTES, batch });
         Ok(InThread(memory))
     }
