@@ -222,7 +222,8 @@ fn a_search_ends_with_an_error_before_its_memory_is_full() {
 #[test]
 fn a_panic_of_a_searcher_prevents_a_proof_and_ends_the_others() {
     let instance = shipped::find("plane12").expect("it is shipped").instance();
-    for number in [0, 1, 5, 40] {
+    // A lucky schedule needs few more than forty.
+    for number in [0, 1, 5, 10] {
         for searchers in [1, 2, 4] {
             let frontier = Faulty::new(Fault::Panic(number), searchers);
             let found = parallel(&instance, &frontier, searchers, &|_| {});
