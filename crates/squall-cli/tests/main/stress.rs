@@ -568,7 +568,7 @@ stress! { cache {
     // Some faults are found by the first call that meets them, in one of several ways.
     breaks: {
         an_insertion_that_is_lost_is_caught:
-            "lose-insert", 5, "and the listener lacks it" | "its only writer left";
+            "lose-insert", 5, "and the listener lacks it" | "its only writer left" | "had inserted value";
         an_older_value_is_caught: "stale-value", 5, "had inserted value" | "its only writer left";
         a_value_of_another_key_is_caught: "wrong-key", 5, "has a value of key";
         a_removal_that_does_nothing_is_caught: "ignore-remove", 5, "its only writer left";
