@@ -520,7 +520,8 @@ stress! { pager {
         an_error_without_a_page_is_caught: "unnamed-error", 5, "does not name the page";
         a_sync_that_does_nothing_is_caught: "skip-sync", 5, "a sync returned, but" | "after a sync";
         a_copy_that_is_shared_is_caught: "share-copy", 5,
-            "although the books say" | "may not be written" | "is frozen";
+            "although the books say" | "may not be written" | "is frozen" | "beyond the end"
+                | "a sync returned, but" | "was destroyed";
         a_copied_file_that_is_written_is_caught: "thaw-parent", 5, "although the file is frozen";
         a_region_that_serves_on_is_caught: "ignore-unmap", 5, "after it was unmapped";
         a_page_that_changes_while_it_is_pinned_is_caught: "change-pinned", 5, "changed while it was pinned";
