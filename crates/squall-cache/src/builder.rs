@@ -1,7 +1,7 @@
 //! The builder of caches.
 
 use squall_core::Owned;
-use squall_parts::table::Table;
+use squall_parts::table::{Budget as Bound, Table};
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::DefaultHasher;
-use crate::bound::Bound;
 use crate::inner::{Config, Inner, Weigher};
 use crate::listener::{Listener, RemovalCause};
 use crate::policy::{self, Eviction};

@@ -23,7 +23,7 @@ mod evict;
 use squall_core::{Handle, Owned};
 use squall_parts::budget::{Budget, Share};
 use squall_parts::loads::{Joined, Loads, Place, Turn};
-use squall_parts::table::Table;
+use squall_parts::table::{Budget as Bound, Table};
 use squall_rcu::pin;
 use squall_sys::padded::CachePadded;
 use std::borrow::Borrow;
@@ -31,7 +31,6 @@ use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::bound::Bound;
 use crate::inner::evict::Evicted;
 use crate::listener::{Listener, RemovalCause, Told};
 use crate::policy::{Candidate, Eviction, Mark, Now};
@@ -57,6 +56,7 @@ pub(crate) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> u32 + Send + Sync>;
 /// The constants of a cache.
 pub(crate) struct Config<K, V> {
     pub(crate) name: Option<String>,
+    /// The bound, of which reservations take parts. Insertions read its words, and few calls write them.
     pub(crate) bound: Option<Bound>,
     /// Whether entries differ in their part of the bound.
     pub(crate) is_weighed: bool,
@@ -94,7 +94,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         policy: Owned<dyn Eviction>,
         counters: Option<Counters>,
     ) -> Inner<K, V, S, T> {
-        let entries = entries_within(config.bound.as_ref().map(Bound::max), config.is_weighed);
+        let entries = entries_within(config.bound.as_ref().map(Bound::limit), config.is_weighed);
         policy.resize(entries.min(EXPECTED_FIRST));
         let budget = if config.bound.is_some() { Budget::new() } else { Budget::unbounded() };
         Inner {
@@ -139,11 +139,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     where
         K: Borrow<Q>,
     {
-        let found = self.look_up(key);
-        if let Some(counters) = &self.counters {
-            counters.looked_up(found.is_some());
-        }
-        found
+        self.with(key, V::clone)
     }
 
     /// Returns the value of a key. Counts a hit, but no miss.
@@ -324,7 +320,7 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
             return None;
         }
         // The bound has become lower, and a thread that took room before exceeded it.
-        while self.taken() > self.bound() && matches!(self.evict(None, told), Evicted::Made) {}
+        self.trim_telling(told);
         let is_new = mark.is_none();
         let mark = mark.unwrap_or_else(|| {
             let present = Now::from_bits(self.present());
@@ -359,8 +355,9 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
         self.weigh(key, value).saturating_add(self.config.overhead)
     }
 
+    /// Returns the part of the bound for entries.
     fn bound(&self) -> u64 {
-        self.config.bound.as_ref().map_or(u64::MAX, Bound::for_entries)
+        self.config.bound.as_ref().map_or(u64::MAX, |bound| bound.limit().saturating_sub(bound.taken()))
     }
 
     /// Counts a new key. Some of them begin an epoch.
@@ -527,18 +524,18 @@ impl<K: Key, V: Value, S: BuildHasher, T: Span> Inner<K, V, S, T> {
     /// Changes the bound. Returns false for a cache without a bound.
     pub(crate) fn set_bound(&self, max: u64) -> bool {
         let Some(bound) = &self.config.bound else { return false };
-        bound.set_max(max);
+        bound.set_limit(max);
         self.trim();
         true
     }
 
     /// Evicts entries until the bound holds.
     pub(crate) fn trim(&self) {
-        self.telling(
-            |told| {
-                while self.taken() > self.bound() && matches!(self.evict(None, told), Evicted::Made) {}
-            },
-        );
+        self.telling(|told| self.trim_telling(told));
+    }
+
+    fn trim_telling(&self, told: &mut Told<'_, K, V>) {
+        while self.taken() > self.bound() && matches!(self.evict(None, told), Evicted::Made) {}
     }
 
     fn room(&self) -> Room<'_, K, V, S, T> {

@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
-mod bound;
 mod builder;
 mod entry;
 pub mod future;

@@ -1,9 +1,9 @@
 //! Parts of a bound that are reserved for other memory than entries.
 
+use squall_parts::table::Budget as Bound;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
-use crate::bound::Bound;
 use crate::sync::{Cache, on};
 
 /// A part of a cache's bound that entries cannot use, until the drop: see [`Cache::reserve`].
@@ -66,7 +66,7 @@ where
 
     /// Returns the sum of all reservations.
     pub fn reserved(&self) -> u64 {
-        on!(self, inner => inner.config.bound.as_ref().map_or(0, Bound::reserved))
+        on!(self, inner => inner.config.bound.as_ref().map_or(0, Bound::taken))
     }
 }
 
@@ -93,7 +93,7 @@ where
             return true;
         };
         let bound = on!(self.cache, inner => inner.config.bound.as_ref());
-        if bound.is_none_or(|bound| !bound.reserve(more)) {
+        if bound.is_none_or(|bound| bound.take(more).is_err()) {
             return bound.is_none();
         }
         self.weight = weight;
@@ -105,7 +105,7 @@ where
 /// Gives a part of a reservation back.
 fn give_back<K: Send + Sync + 'static, V: Send + Sync + 'static, S>(cache: &Cache<K, V, S>, weight: u64) {
     if let Some(bound) = on!(cache, inner => inner.config.bound.as_ref()) {
-        bound.give_back(weight);
+        bound.give(weight);
     }
 }
 

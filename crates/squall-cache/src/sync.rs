@@ -3,6 +3,7 @@
 use squall_core::Handle;
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_parts::loads::{Joined, Turn, Waited};
+use squall_parts::table::Budget as Bound;
 use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::DefaultHasher;
-use crate::bound::Bound;
 use crate::builder::CacheBuilder;
 use crate::inner::Inner;
 use crate::ops::compute::{Computed, Op};
@@ -369,7 +369,7 @@ where
 
     /// Returns the bound, in entries, weights or bytes.
     pub fn max_capacity(&self) -> Option<u64> {
-        on!(self, inner => inner.config.bound.as_ref().map(Bound::max))
+        on!(self, inner => inner.config.bound.as_ref().map(Bound::limit))
     }
 
     /// Returns the time to live and the time to idle.
