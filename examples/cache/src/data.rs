@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::inline::Inline;
+
 /// Values up to this size need no memory of their own.
 const INLINE_BYTES: usize = 30;
 /// Larger values are shared by their clones, and are sent from their place. Smaller ones are copied.
@@ -15,7 +17,7 @@ pub struct Data(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    Inline { len: u8, bytes: [u8; INLINE_BYTES] },
+    Inline(Inline<INLINE_BYTES>),
     Boxed(Box<[u8]>),
     Shared(Arc<[u8]>),
 }
@@ -27,7 +29,7 @@ impl Data {
     pub(crate) fn shared(&self) -> Option<&Arc<[u8]>> {
         match &self.0 {
             Repr::Shared(bytes) => Some(bytes),
-            Repr::Inline { .. } | Repr::Boxed(_) => None,
+            Repr::Inline(_) | Repr::Boxed(_) => None,
         }
     }
 
@@ -42,22 +44,14 @@ impl Data {
             len + 2 * size_of::<usize>()
         }
     }
-
-    fn inline(data: &[u8]) -> Option<Data> {
-        let mut bytes = [0; INLINE_BYTES];
-        bytes.get_mut(..data.len())?.copy_from_slice(data);
-        Some(Data(Repr::Inline { len: data.len() as u8, bytes }))
-    }
 }
 
 impl From<&[u8]> for Data {
     fn from(data: &[u8]) -> Data {
-        Data::inline(data).unwrap_or_else(|| {
-            Data(if data.len() > COPIED_BYTES_MAX {
-                Repr::Shared(data.into())
-            } else {
-                Repr::Boxed(data.into())
-            })
+        Data(match Inline::new(data) {
+            Some(bytes) => Repr::Inline(bytes),
+            None if data.len() > COPIED_BYTES_MAX => Repr::Shared(data.into()),
+            None => Repr::Boxed(data.into()),
         })
     }
 }
@@ -83,7 +77,7 @@ impl Deref for Data {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Inline(bytes) => bytes,
             Repr::Boxed(bytes) => bytes,
             Repr::Shared(bytes) => bytes,
         }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
+use crate::inline::Inline;
+
 /// Keys up to this size need no memory of their own.
 const INLINE_BYTES: usize = 22;
 
@@ -14,7 +16,7 @@ pub struct Key(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    Inline { len: u8, bytes: [u8; INLINE_BYTES] },
+    Inline(Inline<INLINE_BYTES>),
     Boxed(Box<[u8]>),
 }
 
@@ -29,12 +31,7 @@ impl Key {
 
 impl From<&[u8]> for Key {
     fn from(key: &[u8]) -> Key {
-        if key.len() > INLINE_BYTES {
-            return Key(Repr::Boxed(key.into()));
-        }
-        let mut bytes = [0; INLINE_BYTES];
-        bytes[..key.len()].copy_from_slice(key);
-        Key(Repr::Inline { len: key.len() as u8, bytes })
+        Key(Inline::new(key).map_or_else(|| Repr::Boxed(key.into()), Repr::Inline))
     }
 }
 
@@ -44,7 +41,7 @@ impl Deref for Key {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Inline(bytes) => bytes,
             Repr::Boxed(bytes) => bytes,
         }
     }

@@ -10,6 +10,7 @@ mod connection;
 mod data;
 mod drain;
 mod idle;
+mod inline;
 mod item;
 mod key;
 mod output;
