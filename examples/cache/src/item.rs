@@ -12,8 +12,8 @@ pub(crate) const SHARE_BYTES: u32 = 24;
 /// Approximate size of an entry without key and value, in bytes: its block with the marks of the store, and
 /// its part of the table.
 const ENTRY_BYTES: u64 = size_of::<(Key, Item)>() as u64 + 36 + SHARE_BYTES as u64;
-/// Size that memcached adds to key and value when it compares an item with its size limit: the header with
-/// its number, a byte behind the key and two behind the value. Flags other than 0 have four bytes more.
+/// Size that memcached adds to key and value when it compares an item with its size limit. It is the header
+/// with its number, a byte behind the key and two behind the value. Flags other than 0 have four bytes more.
 pub(crate) const ITEM_BYTES: usize = 59;
 /// Seconds after which a further use is recorded.
 const USE_S: u64 = 60;
